@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
@@ -20,10 +21,13 @@ const (
 	decodingShare = 8
 	// readingShare is the same of the room for bodies as they come, beyond the first 64 KiB of each.
 	readingShare = 4
-	// longestDecodingWait bounds how long a request waits for room.
-	longestDecodingWait = 5 * time.Second
-	// maxDecodingWaits is how many requests of one user may wait: each holds its body, and its seat.
-	maxDecodingWaits = 16
+	// longestDecodingWait bounds how long a request waits for room. A write has 34 s: what waits in vain leaves time for the
+	// client to try again.
+	longestDecodingWait = 15 * time.Second
+	// maxDecodingWaits is how many requests of one user may wait. Each holds its body, which is counted, and perhaps its
+	// seat. A burst is to wait rather than to be refused: refused clients come back a second later, all of them, and
+	// their next bodies are read for nothing.
+	maxDecodingWaits = 512
 )
 
 // freeCost is what urgent requests need not ask for: a lease, and the options of a delete.
@@ -110,6 +114,7 @@ func (d *decoding) take(ctx context.Context, user string, cost int64) bool {
 	d.waiting = append(d.waiting, w)
 	d.mu.Unlock()
 
+	defer slots.Waiting(ctx)()
 	timer := time.NewTimer(longestDecodingWait)
 	defer timer.Stop()
 	select {

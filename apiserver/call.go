@@ -41,6 +41,7 @@ type call struct {
 	written   int64
 	bodySize  int64
 	ticket    fairness.Ticket
+	computing computing
 	pace      *slowRequest     // of the answer; nil until it is long
 	limiter   *inflightLimiter // nil: not among those in flight
 	within    timeLimit        // Context, of a request that has one
@@ -74,6 +75,7 @@ func (c *call) begun(code int) {
 		return
 	}
 	c.code = code
+	c.computing.answers()
 	c.setWarnings()
 	c.room.giveBack()
 	c.leaveBody()
@@ -103,6 +105,7 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.written+int64(len(b)) > promptBytes && !c.following {
 		write = c.pacedWrite
 	}
+	c.computing.writes(c.Context)
 	n, err := write(b)
 	c.written += int64(n)
 	return n, err

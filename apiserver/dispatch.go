@@ -36,7 +36,7 @@ func (c *call) route() error {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
-	if c.strangeScope() {
+	if strangeScope(&c.Op) {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
@@ -73,12 +73,12 @@ func (c *call) route() error {
 
 // strangeScope reports whether the path is one at which upstream looks for no custom resource: in a
 // namespace if those have none, and elsewhere, but to list them.
-func (c *call) strangeScope() bool {
-	i := &c.Info
+func strangeScope(o *objects.Op) bool {
+	i := &o.Info
 	switch {
-	case !c.Resource.Custom:
+	case !o.Resource.Custom:
 		return false
-	case c.Resource.Namespaced:
+	case o.Resource.Namespaced:
 		return i.Namespace == "" && i.Verb != "list" && i.Verb != "watch"
 	}
 	return i.Namespace != ""

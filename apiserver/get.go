@@ -16,6 +16,10 @@ func (c *call) get() error {
 		return err
 	}
 	v, err := c.readOne()
+	if err == nil && v.ValueSize() > cheapRead {
+		c.computing.pieces = true // what is compressed is so behind the beginning of the answer
+		err = c.computing.begin(c, 0)
+	}
 	if err == nil {
 		v, err = c.ConvertOne(v)
 	}

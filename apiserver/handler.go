@@ -61,6 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *call) finish() {
 	p := recover()
 	defer c.ticket.Release()
+	c.computing.turn.End()
 	c.within.end()
 	c.room.giveBack()
 	if c.limiter != nil {
@@ -233,6 +234,7 @@ func (c *call) bound() bool {
 		limit = c.s.cfg.Limits.Write
 	}
 	c.within.stream, c.within.at = c.Context, c.Start.Add(limit)
+	c.within.turn = &c.computing.turn
 	c.Context = &c.within
 	return true
 }

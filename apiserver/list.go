@@ -22,6 +22,9 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
+	if err := c.computing.beginList(c); err != nil {
+		return err
+	}
 	page, at, err := c.Page(plan, at, sel)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"time"
+
 	"github.com/quorate/quorate/apiserver/request"
 )
 
@@ -15,6 +17,8 @@ type Observer interface {
 	RequestDone(k *request.Kind, e request.End)
 	// RequestRefused is called for a request that was not admitted (429).
 	RequestRefused(mutating bool, reason string)
+	// WaitedForSlot is called when a request has waited for its turn to compute (package slots).
+	WaitedForSlot(d time.Duration)
 	// InFlight is called whenever the admitted requests or their bytes change.
 	InFlight(mutating bool, requests int, bytes int64)
 	// WatchEvents is called after each flush of a watch: events written since the
@@ -37,6 +41,7 @@ type noObserver struct{}
 func (noObserver) RequestStarted(*request.Kind)           {}
 func (noObserver) RequestDone(*request.Kind, request.End) {}
 func (noObserver) RequestRefused(bool, string)            {}
+func (noObserver) WaitedForSlot(time.Duration)            {}
 func (noObserver) InFlight(bool, int, int64)              {}
 func (noObserver) WatchEvents(*request.Kind, int, int64)  {}
 func (noObserver) WriteRetried(*request.Kind)             {}

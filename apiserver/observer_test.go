@@ -25,6 +25,7 @@ func (o *watchBytes) WatchEvents(_ *request.Kind, events int, bytes int64) {
 func (*watchBytes) RequestStarted(*request.Kind)                      {}
 func (*watchBytes) RequestDone(*request.Kind, request.End)            {}
 func (*watchBytes) RequestRefused(mutating bool, reason string)       {}
+func (*watchBytes) WaitedForSlot(time.Duration)                       {}
 func (*watchBytes) InFlight(mutating bool, requests int, bytes int64) {}
 func (*watchBytes) WriteRetried(*request.Kind)                        {}
 func (*watchBytes) Deprecated(*request.Kind, string)                  {}

@@ -19,7 +19,7 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 		return nil, status.BodyTooLarge(limit)
 	}
 	if c.r.ContentLength == 0 {
-		return nil, nil
+		return nil, c.computing.begin(c, 0)
 	}
 	p := c.pacedBody(c.deadline())
 	b, err := c.readBody(limit, p)
@@ -30,6 +30,10 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 	case err == nil:
 		c.bodyRead = true
 		c.bodySize = int64(len(b))
+		// Room for what is decoded is taken last: nobody holds it who waits for a slot.
+		if err := c.computing.begin(c, len(b)); err != nil {
+			return nil, err
+		}
 		cost, err := decodingCost(&c.Op, c.r.Header.Get("Content-Type"), b, res, c.s.decoding.share)
 		if err == nil {
 			err = c.room.takeDecoding(c.Context, cost)

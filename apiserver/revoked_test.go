@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -28,7 +29,8 @@ func (r *revoker) Handles(a *admission.Attributes) bool {
 	return a.Resource.Resource == "configmaps" && a.Operation == admission.Delete
 }
 
-func (r *revoker) Validate(context.Context, *admission.Attributes) error {
+func (r *revoker) Validate(ctx context.Context, _ *admission.Attributes) error {
+	defer slots.Waiting(ctx)()
 	r.deciding.Add(1)
 	for end := time.Now().Add(10 * time.Second); r.deciding.Load() < 8 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -223,6 +224,8 @@ type Server struct {
 	decoding decoding
 	watches  watchSet
 	streams  streamSet
+	slots    *slots.Slots  // for what requests compute
+	writers  slots.Writers // of each object
 
 	slowAnswers slowClients
 	slowBodies  slowClients
@@ -298,6 +301,7 @@ func New(cfg Config) (*Server, error) {
 	s.reads.init(false, cfg.Limits.Reads, 0, cfg.Observer)
 	s.slowAnswers.limit, s.slowBodies.limit = slowAnswerBytes, cfg.Limits.WriteBytes/2
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
+	s.slots = slots.NewSlots(cfg.Observer.WaitedForSlot)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
 	s.streams.limit = cfg.Limits.Streams
 	s.wg.Go(func() { s.streams.watch(s.closing) })

@@ -41,6 +41,7 @@ func (c *counting) RequestDone(k *request.Kind, e request.End) {
 	}
 }
 func (c *counting) RequestRefused(bool, string)           {}
+func (c *counting) WaitedForSlot(time.Duration)           {}
 func (c *counting) InFlight(bool, int, int64)             {}
 func (c *counting) WatchEvents(*request.Kind, int, int64) {}
 func (c *counting) WriteRetried(*request.Kind)            {}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/slots"
 )
 
 // timeLimit is the context of a request that has one: that of its stream, until a time. Most reads wait for nobody, so
@@ -12,6 +14,7 @@ import (
 type timeLimit struct {
 	stream context.Context
 	at     time.Time
+	turn   *slots.Turn // the request's
 
 	mu     sync.Mutex
 	waited context.Context // nil: nobody has asked for Done
@@ -64,6 +67,9 @@ func (d *timeLimit) Err() error {
 
 // Value implements context.Context. Contexts that are made of this one find the timer by it.
 func (d *timeLimit) Value(key any) any {
+	if key == slots.Key {
+		return d.turn
+	}
 	if waited := d.timed(); waited != nil {
 		return waited.Value(key)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
@@ -26,8 +27,10 @@ type timedStore struct {
 }
 
 func (s timedStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	over := slots.Replicating(ctx)
 	began := time.Now()
 	r, err := s.Store.Propose(ctx, w)
+	over(err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED)
 	op := "update"
 	switch {
 	case w.Op == proto.Op_OP_DELETE:
@@ -48,7 +51,9 @@ type reads struct {
 }
 
 func (r reads) Await(ctx context.Context, p consistency.Plan) (proto.Revision, error) {
+	over := slots.Replicating(ctx)
 	at, err := r.Reader.Await(ctx, p)
+	over(false)
 	if err != nil {
 		return at, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/apiserver/validation"
@@ -28,6 +29,8 @@ var compileTurn = make(chan struct{}, 1)
 
 // inTurn calls check once it is this write's turn. Errors: the context's, and 429 if that takes too long.
 func inTurn(ctx context.Context, check func() (field.ErrorList, error)) (field.ErrorList, error) {
+	// To the end: who has the turn must not wait for a slot, because others wait for the turn.
+	defer slots.Waiting(ctx)()
 	wait, cancel := context.WithTimeout(ctx, compileWait)
 	defer cancel()
 	select {

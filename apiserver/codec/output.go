@@ -107,8 +107,14 @@ func (o *output) spill() error {
 		o.start()
 	}
 	o.write()
+	if p, ok := o.w.(Pieces); ok {
+		p.NextPiece()
+	}
 	return o.err
 }
+
+// Pieces is a ResponseWriter that is told when another piece of a body is about to be encoded, behind one that was written.
+type Pieces interface{ NextPiece() }
 
 // chunks are buffers for pieces that wait: one that grew until it is known whether
 // to compress would stay large for as long as its client reads.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/slots"
 )
 
 // Cache keeps values that were costly to make, up to a number of bytes; what was not
@@ -62,15 +64,22 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, within time.Duration, p
 		}
 		mine, theirs := c.claim(keys, left, out)
 		if len(mine) > 0 {
-			if err := c.fill(ctx, keys, mine, out, produce); err != nil {
+			// Others wait for what this caller makes: it must not wait for a slot meanwhile.
+			over := slots.Waiting(ctx)
+			err := c.fill(ctx, keys, mine, out, produce)
+			over()
+			if err != nil {
 				return nil, err
 			}
 		}
 		left = left[:0]
 		for i, e := range theirs {
+			over := slots.Waiting(ctx)
 			select {
 			case <-e.made:
+				over()
 			case <-ctx.Done():
+				over()
 				return nil, context.Cause(ctx)
 			}
 			if e.err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/slots"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,6 +100,8 @@ func (c *Caller) Convert(ctx context.Context, w *Webhook, objects []map[string]a
 	if err != nil {
 		return nil, failed(kind, err)
 	}
+	// To the end: who has one of these must not wait for a slot, because others wait for it.
+	defer slots.Waiting(ctx)()
 	select {
 	case x.slots <- struct{}{}:
 		defer func() { <-x.slots }()

@@ -21,6 +21,7 @@ type requestSeries struct {
 	watchSizes               *sizesVec
 	refused, retries, panics *prometheus.CounterVec
 	turns                    prometheus.Observer
+	slots                    prometheus.Observer
 	mu                       sync.Mutex // guards the replacement of kinds
 	kinds                    atomic.Pointer[map[request.Kind]*kindSeries]
 }
@@ -70,11 +71,15 @@ func (s *requestSeries) init(r *registrar) {
 	s.panics = r.counter("quorate_panics_total", "Panics contained in requests.", "verb", "group", "resource")
 	s.turns = r.histogram("quorate_bulk_write_wait_seconds",
 		"Time that a large part of an answer waited for its turn to be written, of those that had to.", turnBuckets).WithLabelValues()
+	s.slots = r.histogram("quorate_compute_wait_seconds", "Time that requests waited for their turn to compute, of those that had to.", turnBuckets).WithLabelValues()
 	s.kinds.Store(&map[request.Kind]*kindSeries{})
 }
 
 // WaitedForTurn is told how long a large part of an answer has waited for its turn.
 func (m *Metrics) WaitedForTurn(d time.Duration) { m.requests.turns.Observe(d.Seconds()) }
+
+// WaitedForSlot implements apiserver.Observer.
+func (m *Metrics) WaitedForSlot(d time.Duration) { m.requests.slots.Observe(d.Seconds()) }
 
 // of finds the series of a kind: one look-up in a map that is replaced, never
 // changed, when a new kind appears. Kinds are few: the server leaves out names

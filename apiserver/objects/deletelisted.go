@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +16,13 @@ import (
 // besides is told of all.
 func (o *Op) DeleteListed(versions []*mvcc.Version, options *metav1.DeleteOptions) error {
 	var mu sync.Mutex // of the warnings
+	defer slots.Waiting(o.Context)()
 	return Each(versions, func(v *mvcc.Version) error {
 		one := o.Listed(SplitKey(o.Resource, v.Key))
+		ctx, end := slots.Fork(o.Context)
+		one.Context = ctx
 		err := one.deleteListed(v, options)
+		end()
 		if len(one.warnings.lines) > 0 {
 			mu.Lock()
 			o.warnings.merge(&one.warnings)

@@ -84,7 +84,7 @@ var rooms = map[string]room{
 	"apiserver/objects": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
-		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree", "internal/loglimit",
+		"apiserver/schema", "apiserver/slots", "apiserver/status", "apiserver/storage", "apiserver/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// It puts together what operations need without a server: with a request, it would test that, too.
 	"apiserver/objects/objectstest": {ours: []string{
@@ -95,7 +95,7 @@ var rooms = map[string]room{
 	// What kinds have as code: it sees objects and operations, never a request.
 	"apiserver/builtin": {ours: []string{
 		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
-		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/status",
+		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/slots", "apiserver/status",
 		"apiserver/storage", "apiserver/tree", "apiserver/validation",
 	}, direct: noHTTP, reach: noRaft},
 	// Upstream's functions on upstream's types: objects in, errors out. Of the other rooms only what
@@ -115,7 +115,7 @@ var rooms = map[string]room{
 	// Rows of this node's state; who writes them is the node, for those who may.
 	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/slots", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
 	"apiserver/admission/upstream": {ours: []string{
 		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
@@ -125,7 +125,7 @@ var rooms = map[string]room{
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{
 		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
-		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
+		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/slots", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaulttolerationseconds":   plugin(),
 	"apiserver/admission/nodetaint":                  plugin(),
@@ -165,8 +165,8 @@ var rooms = map[string]room{
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
 	"apiserver/admission/answers":     {reach: noRaft},
-	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/tree"}, reach: noRaft},
-	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/tree"}, reach: noRaft},
+	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
+	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
 	// Reviews on the wire: bytes, not what they mean.
 	"apiserver/admission/webhook/direct": {ours: []string{"apiserver/admission/answers"}, reach: noRaft},
 	// Other servers' APIs, by rows of this node's state. It calls them; it changes nothing.
@@ -192,7 +192,7 @@ var rooms = map[string]room{
 	// Definitions are read from their table: what is served follows from it alone.
 	"apiserver/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
-	"apiserver/conversion":   {ours: []string{"apiserver/request"}, reach: noRaft},
+	"apiserver/conversion":   {ours: []string{"apiserver/request", "apiserver/slots"}, reach: noRaft},
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},
@@ -202,7 +202,7 @@ var rooms = map[string]room{
 	"apiserver/status":  {ours: []string{"consistency", "apiserver/storage", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
 	"apiserver/auth":    {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
-	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
+	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/slots"}, reach: noRaft},
 	// Bootstrap tokens are Secrets: it reads those.
 	"apiserver/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
@@ -215,6 +215,7 @@ var rooms = map[string]room{
 	"apiserver/openapi":   {ours: []string{"apiserver/aggregator", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows requests by their words and objects by their types, not how they are served. What
 	// configures it is read from the tables: the bytes, and no way to write them.
+	"apiserver/slots":    {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"apiserver/fairness": {ours: []string{"raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/health":   {reach: noRaft},
 	"apiserver/zpages":   {reach: noRaft},

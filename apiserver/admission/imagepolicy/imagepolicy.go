@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/api/imagepolicy/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,7 +139,9 @@ func (p *plugin) ask(ctx context.Context, spec v1alpha1.ImageReviewSpec) (*v1alp
 	review := &v1alpha1.ImageReview{Spec: spec}
 	// What several tries answer is bounded together.
 	ctx = answers.WithDecision(ctx)
+	over := slots.Waiting(ctx)
 	result := p.backend.WithExponentialBackoff(ctx, func() rest.Result { return p.backend.RestClient.Post().Body(review).Do(ctx) })
+	over()
 	if err := result.Error(); err != nil {
 		return nil, err
 	}

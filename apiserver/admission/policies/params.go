@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -173,6 +174,8 @@ func (r *paramReader) decode(versions []*mvcc.Version) ([]runtime.Object, error)
 	out := make([]runtime.Object, len(versions))
 	missing, bytes := r.find(versions, out)
 	if bytes > manyParamBytes {
+		// To the end: who has the turn must not wait for a slot, because others wait for the turn.
+		defer slots.Waiting(r.ctx)()
 		select {
 		case r.turn <- struct{}{}:
 			defer func() { <-r.turn }()

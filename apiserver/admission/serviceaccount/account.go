@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/slots"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,6 +104,7 @@ func (s *accounts) get(ctx context.Context, namespace, name string) (*account, e
 	if found != nil || err != nil || name != defaultAccount {
 		return found, orMissing(found, err)
 	}
+	defer slots.Waiting(ctx)()
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	again := time.NewTicker(lookAgain)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
+	"github.com/quorate/quorate/apiserver/slots"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	registration "k8s.io/api/admissionregistration/v1"
@@ -133,12 +134,14 @@ func (c *call) arrived(until time.Time) bool { return c.exchange != nil && c.exc
 // end waits for the answer, and is what upstream's callHook makes of it: nil if the webhook has
 // allowed the write, and an answer if the patch in it is to be applied.
 func (c *call) end(ctx context.Context) (*webhookrequest.AdmissionResponse, error) {
+	over := slots.Waiting(ctx)
 	if c.exchange == nil && c.direct != nil {
 		if x, ok := c.direct.Connect(ctx, &c.sent); ok {
 			c.exchange = x
 		}
 	}
 	answer, err := c.answer(ctx)
+	over()
 	if took := time.Since(c.began); took > slow {
 		klog.Infof("Calling webhook %v took %v", c.name, took)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/quorate/quorate/apiserver/slots"
 )
 
 // ErrNoKey is returned by Issue as long as this node has no key that all others verify with.
@@ -184,6 +185,7 @@ type round struct {
 // who waits for a round asks for all who come before it begins; a round that has begun is too
 // early for those who come later.
 func (c *catchUp) wait(ctx context.Context, confirm func(context.Context) error) error {
+	defer slots.Waiting(ctx)() // to the end: who has a place here must not wait for a slot
 	c.mu.Lock()
 	if c.waiting >= catchUpWaiters {
 		c.mu.Unlock()
@@ -230,7 +232,7 @@ func (c *catchUp) run(ctx context.Context, r *round, confirm func(context.Contex
 	c.mu.Lock()
 	c.next = nil // it begins
 	c.mu.Unlock()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), catchUpTime)
+	bounded, cancel := context.WithTimeout(slots.Without(context.WithoutCancel(ctx)), catchUpTime)
 	defer cancel()
 	r.err = confirm(bounded)
 	close(r.done)

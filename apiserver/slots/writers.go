@@ -1,0 +1,159 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Writers has those who change an object take turns, from before they look at it until it is written. A patch that is
+// computed while another one is on its way to the log is computed again: with three hundred clients that change the same
+// objects, most of the work was for nothing. What goes through other nodes may still come first, and is found out by the
+// log. Its zero value is ready. Safe for concurrent use.
+type Writers struct {
+	mu      sync.Mutex
+	objects map[string]*object // by key; those that somebody has or waits for
+}
+
+// object is one that somebody has, or waits for.
+type object struct {
+	has     *Writer
+	waiting []*Writer // in the order in which they came
+	told    int       // those that were told that the object is free, and have not looked yet
+}
+
+// Writer is a request that changes an object. Its zero value changes none. It must not be copied.
+type Writer struct {
+	of        *Writers
+	key, user string
+
+	ready chan struct{} // guarded by of.mu; closed when the object is free
+}
+
+// ErrNoTurn is returned by Enter when the request has waited for as long as it may.
+var ErrNoTurn = errors.New("too many requests change the object")
+
+// Enter waits until it is a user's turn to change an object, until a time. The turn ends with Done. Around each wait it calls
+// wait, and then what that has returned. Errors: ErrNoTurn, the context's.
+//
+// Who waits does not get the object, but is told that it is free, and looks again when over returns: that may wait for a slot,
+// and meanwhile others that have one may have the object.
+func (w *Writers) Enter(ctx context.Context, t *Writer, key, user string, until time.Time, wait func() (over func())) error {
+	t.of, t.key, t.user = w, key, user
+	for again := false; ; again = true {
+		ready := w.try(t, again)
+		if ready == nil {
+			return nil
+		}
+		over := wait()
+		err := w.await(ctx, t, ready, until)
+		over()
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+			w.mu.Lock()
+			w.looked(w.objects[key], key)
+			w.mu.Unlock()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// try takes the object if it is free, or queues, before the others if the request was told before that the object is free.
+func (w *Writers) try(t *Writer, again bool) (ready <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.objects[t.key]
+	if x == nil {
+		if w.objects == nil {
+			w.objects = map[string]*object{}
+		}
+		x = &object{}
+		w.objects[t.key] = x
+	}
+	if again {
+		x.told--
+	}
+	if x.has == nil {
+		x.has = t
+		return nil
+	}
+	t.ready = make(chan struct{})
+	at := len(x.waiting)
+	if again {
+		at = 0
+	}
+	x.waiting = slices.Insert(x.waiting, at, t)
+	return t.ready
+}
+
+// await waits until the object is free.
+func (w *Writers) await(ctx context.Context, t *Writer, ready <-chan struct{}, until time.Time) error {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	err := ErrNoTurn
+	select {
+	case <-ready:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.objects[t.key]
+	if i := slices.Index(x.waiting, t); i >= 0 {
+		x.waiting = slices.Delete(x.waiting, i, i+1)
+		w.forget(x, t.key)
+		return err
+	}
+	w.looked(x, t.key) // told in the last moment
+	return err
+}
+
+// looked is called for a request that was told that the object is free, and does not want it any more.
+func (w *Writers) looked(x *object, key string) {
+	x.told--
+	w.tell(x, "")
+	w.forget(x, key)
+}
+
+// tell tells the next one that the object is free, if it is and nobody knows: of those who wait, the first of another user than
+// the one who had it, so that nobody keeps an object by asking again and again.
+func (w *Writers) tell(x *object, had string) {
+	if x.has != nil || x.told > 0 || len(x.waiting) == 0 {
+		return
+	}
+	i := max(0, slices.IndexFunc(x.waiting, func(t *Writer) bool { return t.user != had }))
+	next := x.waiting[i]
+	x.waiting = slices.Delete(x.waiting, i, i+1)
+	x.told++
+	close(next.ready)
+}
+
+// forget drops an object that nobody has, waits for or looks at.
+func (w *Writers) forget(x *object, key string) {
+	if x.has == nil && x.told == 0 && len(x.waiting) == 0 {
+		delete(w.objects, key)
+	}
+}
+
+// Done gives the object back. It may be called again.
+func (t *Writer) Done() {
+	w := t.of
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.objects[t.key]
+	if x == nil || x.has != t {
+		return
+	}
+	x.has = nil
+	w.tell(x, t.user)
+	w.forget(x, t.key)
+}
