@@ -92,9 +92,22 @@ func TestRoundsOfFew(t *testing.T) {
 }
 
 // TestRoundsOfACrowd: behind a round of many, those who are about to ask when it ends
-// share the next one with the caller that has asked already.
+// share the next one with the caller that has asked already. Whether they do is the
+// scheduler's choice, which a busy machine can spoil: one attempt of ten has to show it.
 func TestRoundsOfACrowd(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var n int64
+	for range 10 {
+		if n = roundsOfACrowd(t); n == 3 {
+			return
+		}
+	}
+	t.Errorf("%d rounds, want 3: the late did not share the third", n)
+}
+
+// roundsOfACrowd returns how many rounds serve one caller, then two, then one and ten
+// that are about to ask when the second round ends.
+func roundsOfACrowd(t *testing.T) int64 {
 	const late = 10
 	var (
 		wg      sync.WaitGroup
@@ -102,22 +115,20 @@ func TestRoundsOfACrowd(t *testing.T) {
 		started atomic.Int64
 		proceed = make(chan struct{})
 	)
-	ask := func(want int64) {
+	ask := func(least int64) {
 		wg.Go(func() {
-			if got, err := r.Do(t.Context()); got != want || err != nil {
-				t.Errorf("round %d, %v; want round %d", got, err, want)
+			if got, err := r.Do(t.Context()); got < least || err != nil {
+				t.Errorf("round %d, %v; want round %d or a later one", got, err, least)
 			}
 		})
 	}
-	waiting := func(n int) {
+	// A sum of the two would not tell a round that runs from one that is about to start.
+	await := func(served, next int) {
 		for {
 			r.mu.Lock()
-			have := r.served
-			if r.next != nil {
-				have += r.next.callers
-			}
+			reached := r.served == served && (r.next == nil && next == 0 || r.next != nil && r.next.callers == next)
 			r.mu.Unlock()
-			if have == n {
+			if reached {
 				return
 			}
 			runtime.Gosched()
@@ -137,20 +148,18 @@ func TestRoundsOfACrowd(t *testing.T) {
 	})
 	defer r.Close()
 	ask(1)
-	waiting(1)
+	await(1, 0)
 	for range 2 {
 		ask(2)
 	}
-	waiting(3)
+	await(1, 2)
 	proceed <- struct{}{} // ends the first; the second serves two
-	waiting(2)
+	await(2, 0)
 	ask(3)
-	waiting(3)
+	await(2, 1)
 	proceed <- struct{}{}
 	wg.Wait()
-	if n := started.Load(); n != 3 {
-		t.Errorf("%d rounds, want 3: the late did not share the third", n)
-	}
+	return started.Load()
 }
 
 // TestRoundsLeft: a caller that leaves makes room, whenever it happens.
