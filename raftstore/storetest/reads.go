@@ -327,11 +327,22 @@ func pagesAtOneRevision(t *testing.T, e *env) {
 	}
 }
 
+// role awaits a settled role: a store may take its leader for lost, and campaign, on a
+// machine that stands still for a second.
 func role(t *testing.T, e *env) {
-	switch r := e.s.Role(); r {
-	case "leader", "follower", "nonvoter":
-	default:
-		t.Errorf("role %q on a node that accepts writes", r)
+	settled := func() bool {
+		switch e.s.Role() {
+		case "leader", "follower", "nonvoter":
+			return true
+		}
+		return false
+	}
+	for !settled() {
+		select {
+		case <-e.ctx.Done():
+			t.Fatalf("role %q on a node that accepts writes: %v", e.s.Role(), context.Cause(e.ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	if s := e.s.Staleness(); s < 0 || s > time.Minute {
 		t.Errorf("staleness %v on a node that accepts writes", s)
