@@ -291,6 +291,13 @@ POOL ?= manifests
 judge-differential: build kubectl peers bin/helm ## Send the same objects to kube-apiserver and Quorate, and print where answers differ (10 minutes)
 	QUORATE_BIN=$(CURDIR)/bin/quorate go test ./test/judges/differential -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -seeds $(JUDGE_SEEDS) -requests $(REQUESTS) -pool $(POOL) -v
 
+# The directory of kube-burner, kperf and ClusterLoader2; without them it is said how to get them. LOAD: options of run.sh.
+TOOLS ?=
+LOAD ?=
+.PHONY: judge-load
+judge-load: build peers bin/kube-controller-manager ## Run the load tools of others, in TOOLS, on Quorate and on kube-apiserver (LOAD="--runs 3 --busy 4"; 6 minutes a run)
+	bash test/judges/load/run.sh $(if $(TOOLS),--tools $(TOOLS)) $(LOAD)
+
 .PHONY: bench-peers
 bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)
 	bash bench/peers.sh

@@ -68,13 +68,14 @@ etcd_member() { # number, count, first port
 etcd_ready() { for u in ${clients//,/ }; do wait_for curl -sf --max-time 2 "$u/health"; done; }
 
 # apiserver starts a kube-apiserver on them. Default flags; but nothing of the load needs
-# the ServiceAccount plugin, unless $without_admission says otherwise.
+# the ServiceAccount plugin, unless $without_admission says otherwise; $service_range is the default too.
 without_admission=ServiceAccount
+service_range=10.0.0.0/24
 apiserver() { # number, port
 	bin/kube-apiserver --etcd-servers="$clients" --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$2" \
 		--tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key" --client-ca-file="$pki/ca.crt" --authorization-mode=RBAC \
 		--service-account-issuer=https://peer --service-account-signing-key-file="$pki/sa.key" --service-account-key-file="$pki/sa.key" \
-		--service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins="$without_admission" --cert-dir="$work/certs$1" >"$work/a$1.log" 2>&1 &
+		--service-cluster-ip-range="$service_range" --disable-admission-plugins="$without_admission" --cert-dir="$work/certs$1" >"$work/a$1.log" 2>&1 &
 }
 
 # peer_json prints what bench/client reads of the peer: nodes as JSON, with commas.

@@ -290,6 +290,8 @@ var rooms = map[string]room{
 	// A peer to compare with.
 	"test/kubeapiserver":       {reach: noKubernetes},
 	"test/judges/differential": {},
+	// Load tools of others, measured as our own loads are; kperf's data by client-go.
+	"test/judges/load": {ours: []string{"bench/client", "bench/host", "bench/report"}, reach: noRaft},
 	// What happened in a run, and who judges it.
 	"test/history": {reach: noKubernetes},
 	// In a build with bugs the product imports it: it is no more than a list of names.

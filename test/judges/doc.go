@@ -4,6 +4,6 @@
 // product.
 //
 // The directories below are judges too: differential compares answers with those of a real
-// kube-apiserver, testcmd runs kubectl's own contract suite. planted has recorded runs with
+// kube-apiserver, testcmd runs kubectl's own contract suite, load the load tools of others. planted has recorded runs with
 // planted bugs.
 package judges
