@@ -107,7 +107,7 @@ func TestKperf(t *testing.T) {
 
 // TestTable: what must not be makes a verdict, of Quorate alone, and medians are of what was measured.
 func TestTable(t *testing.T) {
-	good := result{Side: ours, Row: "tool load", Run: 1, Seconds: 2, CPU: 1, MemoryMiB: 10, Ms: map[string][]float64{"reads": {1.5, 20}}}
+	good := result{Side: ours, Row: "tool load", Run: 1, Seconds: 2, CPU: 1, MemoryMiB: 10, Ms: map[string][]float64{"reads": {1.5, 20}, "patches": {99.94, 2804}}}
 	of := func(change func(*result)) result {
 		r := good
 		change(&r)
@@ -120,8 +120,8 @@ func TestTable(t *testing.T) {
 		bad     string // in the error
 		line    string // in the table, without runs of spaces
 	}{
-		{"all is well", []result{good, theirs}, "", "tool load quorate 1 2.0 1.0 25 % 10 1.5/20 0/0 0/0 0 0 0 0"},
-		{"the peer may fail", []result{good, theirs}, "", "tool load kube-apiserver 1 2.0 4.0 10 1.5/20 0/0 0/0 0 7 7 7"},
+		{"all is well", []result{good, theirs}, "", "tool load quorate 1 2.0 1.0 25 % 10 1.5/20 0/0 99.9/2804 0 0 0 0"},
+		{"the peer may fail", []result{good, theirs}, "", "tool load kube-apiserver 1 2.0 4.0 10 1.5/20 0/0 99.9/2804 0 7 7 7"},
 		{"one has failed", []result{good, of(func(r *result) { r.Run, r.Failed = 2, 1 })}, "run 2: 1 operations failed", "quorate 2 2.0 1.0 10"},
 		{"5xx", []result{of(func(r *result) { r.Errors, r.ErrorsOf = 1, map[string]int{"504 PATCH pods": 1} })}, "1 answers of 5xx map[504 PATCH pods:1]", ""},
 		{"an election", []result{of(func(r *result) { r.Elections = 1 })}, "1 elections", ""},

@@ -87,7 +87,7 @@ func write(w io.Writer, results []result) error {
 						return r.Ms[kind][i]
 					})
 				}
-				line = append(line, fmt.Sprintf("%.3g/%.3g", at(0), at(1)))
+				line = append(line, ms(at(0))+"/"+ms(at(1)))
 			}
 			for _, n := range []func(result) int{
 				func(r result) int { return r.Refused }, func(r result) int { return r.Failed }, func(r result) int { return r.Errors }, func(r result) int { return r.Elections },
@@ -109,6 +109,14 @@ func write(w io.Writer, results []result) error {
 		return err
 	}
 	return errors.Join(bad...)
+}
+
+// ms prints milliseconds with three digits, or more where they are whole.
+func ms(n float64) string {
+	if n >= 100 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
 }
 
 // median returns the median of what is said of runs, the lower one of two, and zero of none.
