@@ -78,7 +78,6 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-mkdir -p "$work/tools"
 go build -trimpath -tags grpcnotrace -o "$work/load" ./test/judges/load
 for _ in $(seq "$busy"); do
 	while :; do :; done &
@@ -87,6 +86,7 @@ done
 
 results=$work/results
 load() { # arguments; it is waited for, not run, so that a signal ends it too
+	rm -rf "$work/tools" && mkdir "$work/tools"
 	"$work/load" -tools "$tools" -only "$row" -work "$work/tools" "$@" >>"$results" &
 	pids+=($!)
 	wait $! || die "the load could not be run"
