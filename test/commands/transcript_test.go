@@ -105,12 +105,15 @@ func (s *section) open(t *testing.T, ports [2]int) {
 	if err := os.Symlink(cluster.Binary(), filepath.Join(s.dir, "bin", "quorate")); err != nil {
 		t.Fatal(err)
 	}
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	// Of the section's own ports: those that a node needs beside a taken one are free.
+	s.words = map[string]int{"A": ports[0], "B": ports[1], "TAKEN": ports[0] + portsOfSection - 1, "TAKENPEER": ports[0] + portsOfSection - 2 + 1000}
+	for _, name := range takenPorts {
+		taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.words[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { taken.Close() })
 	}
-	t.Cleanup(func() { taken.Close() })
-	s.words = map[string]int{"A": ports[0], "B": ports[1], "TAKEN": taken.Addr().(*net.TCPAddr).Port}
 }
 
 func (s *section) close(t *testing.T) {
@@ -273,20 +276,26 @@ var (
 
 // generalize is the reverse of expand, for what a new command prints: the words for their
 // values and placeholders for what differs from run to run.
+// takenPorts are the words for ports that something listens at.
+var takenPorts = []string{"TAKEN", "TAKENPEER"}
+
 func (s *section) generalize(line string) string {
 	line = strings.ReplaceAll(line, s.here(), "{DIR}")
 	line = process.ReplaceAllString(line, "$1 <pid>")
 	line = number.ReplaceAllStringFunc(line, func(n string) string {
 		value, _ := strconv.Atoi(n)
-		for _, name := range []string{"A", "B", "TAKEN"} {
+		for _, name := range takenPorts {
+			if value == s.words[name] {
+				return "{" + name + "}"
+			}
+		}
+		for _, name := range []string{"A", "B"} {
 			for _, more := range []int{0, 1000} {
 				from := s.words[name] + more
 				switch {
-				case name == "TAKEN" && value == s.words[name]:
-					return "{TAKEN}"
-				case name != "TAKEN" && value == from && more == 0:
+				case value == from && more == 0:
 					return "{" + name + "}"
-				case name != "TAKEN" && value >= from && value < from+portsOfSection:
+				case value >= from && value < from+portsOfSection:
 					return fmt.Sprintf("{%s+%d}", name, value-s.words[name])
 				}
 			}
