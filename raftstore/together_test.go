@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -444,30 +445,33 @@ func TestAnswersAreBounded(t *testing.T) {
 	ended.Wait()
 }
 
-// Who forwards a proposal at the end of the store is answered, whenever that is.
+// TestForwardedAtTheEnd: who forwards a proposal at the end of the store is answered, whenever that is. The proposals are held
+// back at first. The clock stands still, or the hold would end on a busy machine, and there is no Raft to give them to.
 func TestForwardedAtTheEnd(t *testing.T) {
-	var s Store
-	s.batches.underWay = 1
-	s.batches.load = 1000 * fewUnderWay
-	ended := 0
-	propose := func() {
-		s.begin(&proposal{then: func(p *proposal) {
-			if !errors.Is(p.err, ErrUnknownOutcome) {
-				t.Error(p.err)
-			}
-			ended++
-		}})
-	}
-	propose()
-	propose()
-	if ended != 0 {
-		t.Errorf("%d have ended", ended)
-	}
-	s.batches.close()
-	propose()
-	if ended != 3 {
-		t.Errorf("%d have ended, want 3", ended)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var s Store
+		s.batches.underWay = 1
+		s.batches.load = 1000 * fewUnderWay
+		ended := 0
+		propose := func() {
+			s.begin(&proposal{then: func(p *proposal) {
+				if !errors.Is(p.err, ErrUnknownOutcome) {
+					t.Error(p.err)
+				}
+				ended++
+			}})
+		}
+		propose()
+		propose()
+		if ended != 0 {
+			t.Errorf("%d have ended", ended)
+		}
+		s.batches.close()
+		propose()
+		if ended != 3 {
+			t.Errorf("%d have ended, want 3", ended)
+		}
+	})
 }
 
 // Who is to be woken when an index is applied is woken once, whatever else happens.
