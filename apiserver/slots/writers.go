@@ -11,17 +11,31 @@ import (
 // Writers has those who change an object take turns, from before they look at it until it is written. A patch that is
 // computed while another one is on its way to the log is computed again: with three hundred clients that change the same
 // objects, most of the work was for nothing. What goes through other nodes may still come first, and is found out by the
-// log. Its zero value is ready. Safe for concurrent use.
+// log. So a turn is no lock: beside one that lasts for longer than turnLasts, others change the object as well. Its zero
+// value is ready. Safe for concurrent use.
 type Writers struct {
 	mu      sync.Mutex
 	objects map[string]*object // by key; those that somebody has or waits for
 }
 
+// turnLasts is how long a turn may last. Without a quorum each write waits for more than a second until it is told that
+// nobody leads. Those that wait for the same object must be told as soon, and not one after another.
+const turnLasts = 250 * time.Millisecond
+
 // object is one that somebody has, or waits for.
 type object struct {
 	has     *Writer
+	since   time.Time // when it was taken
 	waiting []*Writer // in the order in which they came
 	told    int       // those that were told that the object is free, and have not looked yet
+}
+
+// left is for how long somebody may still have the object to themselves.
+func (x *object) left() time.Duration {
+	if x.has == nil {
+		return turnLasts
+	}
+	return turnLasts - time.Since(x.since)
 }
 
 // Writer is a request that changes an object. Its zero value changes none. It must not be copied.
@@ -35,35 +49,39 @@ type Writer struct {
 // ErrNoTurn is returned by Enter when the request has waited for as long as it may.
 var ErrNoTurn = errors.New("too many requests change the object")
 
-// Enter waits until it is a user's turn to change an object, until a time. The turn ends with Done. Around each wait it calls
-// wait, and then what that has returned. Errors: ErrNoTurn, the context's.
+// Enter waits until it is a user's turn to change an object, or somebody else's lasts too long, until a time. The turn ends
+// with Done. Around each wait it calls wait, and then what that has returned. Errors: ErrNoTurn, the context's.
 //
 // Who waits does not get the object, but is told that it is free, and looks again when over returns: that may wait for a slot,
 // and meanwhile others that have one may have the object.
 func (w *Writers) Enter(ctx context.Context, t *Writer, key, user string, until time.Time, wait func() (over func())) error {
 	t.of, t.key, t.user = w, key, user
-	for again := false; ; again = true {
-		ready := w.try(t, again)
+	for told := false; ; {
+		ready := w.try(t, told)
 		if ready == nil {
 			return nil
 		}
 		over := wait()
-		err := w.await(ctx, t, ready, until)
+		var err error
+		told, err = w.await(ctx, t, ready, until)
 		over()
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
+		}
+		if err != nil && told {
 			w.mu.Lock()
 			w.looked(w.objects[key], key)
 			w.mu.Unlock()
 		}
-		if err != nil {
+		if err != nil || !told {
 			return err
 		}
 	}
 }
 
-// try takes the object if it is free, or queues, before the others if the request was told before that the object is free.
-func (w *Writers) try(t *Writer, again bool) (ready <-chan struct{}) {
+// try takes the object if it is free, or queues, before the others if the request was told that the object is free. It does
+// neither if somebody has had the object for too long.
+func (w *Writers) try(t *Writer, told bool) (ready <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x := w.objects[t.key]
@@ -74,44 +92,58 @@ func (w *Writers) try(t *Writer, again bool) (ready <-chan struct{}) {
 		x = &object{}
 		w.objects[t.key] = x
 	}
-	if again {
+	if told {
 		x.told--
 	}
 	if x.has == nil {
-		x.has = t
+		x.has, x.since = t, time.Now()
+		return nil
+	}
+	if x.left() <= 0 {
 		return nil
 	}
 	t.ready = make(chan struct{})
 	at := len(x.waiting)
-	if again {
+	if told {
 		at = 0
 	}
 	x.waiting = slices.Insert(x.waiting, at, t)
 	return t.ready
 }
 
-// await waits until the object is free.
-func (w *Writers) await(ctx context.Context, t *Writer, ready <-chan struct{}, until time.Time) error {
-	timer := time.NewTimer(time.Until(until))
+// await waits until the request is told that the object is free, or somebody has had it for too long. It may be told in the last
+// moment before an error.
+func (w *Writers) await(ctx context.Context, t *Writer, ready <-chan struct{}, until time.Time) (told bool, err error) {
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	err := ErrNoTurn
-	select {
-	case <-ready:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	for {
+		w.mu.Lock()
+		x := w.objects[t.key]
+		i := slices.Index(x.waiting, t)
+		left, patience := x.left(), time.Until(until)
+		if err == nil && patience <= 0 {
+			err = ErrNoTurn
+		}
+		switch {
+		case i < 0:
+			w.mu.Unlock()
+			return true, err
+		case err != nil, left <= 0:
+			x.waiting = slices.Delete(x.waiting, i, i+1)
+			w.forget(x, t.key)
+			w.mu.Unlock()
+			return false, err
+		}
+		w.mu.Unlock()
+		timer.Reset(min(left, patience))
+		select {
+		case <-ready:
+			return true, nil
+		case <-timer.C:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x := w.objects[t.key]
-	if i := slices.Index(x.waiting, t); i >= 0 {
-		x.waiting = slices.Delete(x.waiting, i, i+1)
-		w.forget(x, t.key)
-		return err
-	}
-	w.looked(x, t.key) // told in the last moment
-	return err
 }
 
 // looked is called for a request that was told that the object is free, and does not want it any more.

@@ -98,10 +98,10 @@ func TestWritersRefuse(t *testing.T) {
 		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Enter(t.Context(), &late, "k", "b", in(time.Second), atOnce); !errors.Is(err, ErrNoTurn) {
+		if err := w.Enter(t.Context(), &late, "k", "b", in(turnLasts/4), atOnce); !errors.Is(err, ErrNoTurn) {
 			t.Errorf("%v", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), turnLasts/4)
 		defer cancel()
 		if err := w.Enter(ctx, &late, "k", "b", in(time.Hour), atOnce); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
@@ -111,5 +111,98 @@ func TestWritersRefuse(t *testing.T) {
 			t.Error(err)
 		}
 		late.Done()
+	})
+}
+
+// TestWritersOverdue: beside a turn that lasts too long, all go on who wait or come, and the next ones take turns again.
+func TestWritersOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w Writers
+		began := time.Now()
+		var has, next Writer
+		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, row := range []struct {
+			comes, until, ends time.Duration
+			err                error
+		}{
+			{comes: 0, until: time.Hour, ends: turnLasts},
+			{comes: turnLasts / 2, until: time.Hour, ends: turnLasts},
+			{comes: turnLasts / 2, until: 3 * turnLasts / 4, ends: 3 * turnLasts / 4, err: ErrNoTurn},
+			{comes: turnLasts, until: time.Hour, ends: turnLasts},
+			{comes: 3 * turnLasts, until: time.Hour, ends: 3 * turnLasts},
+		} {
+			wg.Go(func() {
+				time.Sleep(row.comes)
+				var one Writer
+				if err := w.Enter(t.Context(), &one, "k", "b", began.Add(row.until), atOnce); !errors.Is(err, row.err) {
+					t.Errorf("%+v: %v", row, err)
+				}
+				if took := time.Since(began); took != row.ends {
+					t.Errorf("%+v: after %v", row, took)
+				}
+				time.Sleep(turnLasts)
+				one.Done() // has none
+			})
+		}
+		wg.Wait()
+		has.Done()
+		if len(w.objects) != 0 {
+			t.Errorf("%d objects are left", len(w.objects))
+		}
+		// A turn counts from when the object is taken, not from when others began to wait.
+		began = time.Now()
+		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			wg.Go(func() {
+				var one Writer
+				if err := w.Enter(t.Context(), &one, "k", "b", in(time.Hour), atOnce); err != nil {
+					t.Error(err)
+				}
+				if took, want := time.Since(began), time.Duration(i+1)*(turnLasts-1); took != want {
+					t.Errorf("the turn %d came after %v, want %v", i, took, want)
+				}
+				time.Sleep(turnLasts - 1)
+				one.Done()
+			})
+			synctest.Wait()
+		}
+		time.Sleep(turnLasts - 1)
+		has.Done()
+		wg.Wait()
+		if err := w.Enter(t.Context(), &next, "k", "b", in(0), atOnce); err != nil || next.of != &w || w.objects["k"].has != &next {
+			t.Errorf("a free object is not taken: %v", err)
+		}
+		next.Done()
+	})
+}
+
+// TestWritersOverdueAtRandom: nothing is left where some turns last too long, whoever gives up.
+func TestWritersOverdueAtRandom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w Writers
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(2, uint64(i)))
+				for range 50 {
+					var one Writer
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(3*turnLasts))))
+					if w.Enter(ctx, &one, fmt.Sprint(random.IntN(5)), fmt.Sprint(i%7), in(time.Duration(random.Int64N(int64(3*turnLasts)))), slowly(random)) == nil {
+						time.Sleep(time.Duration(random.Int64N(int64(2 * turnLasts))))
+					}
+					one.Done()
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		if len(w.objects) != 0 {
+			t.Errorf("%d objects are left", len(w.objects))
+		}
 	})
 }

@@ -124,7 +124,7 @@ func still(n *cluster.Node) string {
 // election takes, and returns the slowest of each kind.
 func askForAWhile(t *testing.T, n *cluster.Node) string {
 	t.Helper()
-	const cases, each = 6, 12
+	const cases, each = 7, 12
 	slowest := make([]time.Duration, cases)
 	names := make([]string, cases)
 	var calls sync.WaitGroup
@@ -132,6 +132,7 @@ func askForAWhile(t *testing.T, n *cluster.Node) string {
 		for i, call := range [cases]struct{ what, method, path, body string }{
 			{"create", http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":"refused-%d"}}`, round)},
 			{"update", http.MethodPut, cluster.ConfigMaps + "/before", fmt.Sprintf(`{"metadata":{"name":"before"},"data":{"round":"%d"}}`, round)},
+			{"update of the same object", http.MethodPut, cluster.ConfigMaps + "/before", fmt.Sprintf(`{"metadata":{"name":"before"},"data":{"again":"%d"}}`, round)},
 			{"get", http.MethodGet, cluster.ConfigMaps + "/before", ""},
 			{"list", http.MethodGet, cluster.ConfigMaps, ""},
 			{"any get", http.MethodGet, cluster.ConfigMaps + "/before?resourceVersion=0", ""},
