@@ -69,10 +69,11 @@ func TestHistory(t *testing.T) {
 }
 
 // Settings of TestHistory: bytes move the floor once, then nothing does. A
-// follower that is away for longer than trailing-logs needs a snapshot.
+// follower that is away for longer than trailing-logs needs a snapshot, also when
+// the log was kept for one that was sent another snapshot just before.
 var historySettings = []string{
 	"history-max-bytes=4194304", "history-retention=9m",
-	"snapshot-entries=200", "trailing-logs=200", "snapshot-interval=200ms", "promote-after=1s",
+	"snapshot-entries=200", "trailing-logs=200", "snapshot-interval=200ms", "snapshot-log-max-bytes=65536", "promote-after=1s",
 }
 
 // past is what is known about a namespace's ConfigMaps from the floor on.

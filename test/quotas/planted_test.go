@@ -38,7 +38,7 @@ func TestPlanted(t *testing.T) {
 		e.empty()
 		e.fill("configmaps", configMap) // each is refused at once
 		there, _, ok := e.look(0)
-		if !ok || there.ConfigMaps != 0 {
+		if !ok || there.ConfigMaps > 1 { // a controller writes kube-root-ca.crt again, and is not refused
 			t.Fatalf("%+v is there (%v)", there, ok)
 		}
 		// What settled waits for does not come.
