@@ -105,7 +105,7 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.written+int64(len(b)) > promptBytes && !c.following {
 		write = c.pacedWrite
 	}
-	c.computing.writes(c.Context)
+	c.computing.piece()
 	n, err := write(b)
 	c.written += int64(n)
 	return n, err

@@ -20,8 +20,8 @@ const lightBody = 64 << 10
 // computing is a request's part in what the node computes: package slots.
 type computing struct {
 	turn   slots.Turn
-	pieces bool   // the answer is encoded and written in pieces
-	next   func() // waits for the slot again that writing a piece has given back
+	pieces bool // the answer is encoded and written in pieces
+	writes bool // a piece is written, and the slot given back
 }
 
 // begin waits until the request may compute what it asks for, body included: for a slot, and for its turn to change the object.
@@ -65,18 +65,19 @@ func (w *computing) answers() {
 	}
 }
 
-// writes is called before a piece of a long answer is written.
-func (w *computing) writes(ctx context.Context) {
-	if w.pieces && w.next == nil {
-		w.next = slots.Waiting(ctx)
+// piece is called before a piece of the answer is written.
+func (w *computing) piece() {
+	if w.pieces && !w.writes {
+		w.writes = true
+		w.turn.Pause()
 	}
 }
 
 // NextPiece is called before another piece of the answer is encoded: codec.Pieces.
 func (c *call) NextPiece() {
-	if next := c.computing.next; next != nil {
-		c.computing.next = nil
-		next()
+	if w := &c.computing; w.writes {
+		w.writes = false
+		w.turn.Resume(c.Context)
 	}
 }
 

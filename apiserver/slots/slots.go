@@ -98,9 +98,9 @@ func newSlots(n int, now func() time.Duration) *Slots {
 	return &Slots{now: now, waited: func(time.Duration) {}, count: func() int { return n }, slots: n, users: map[string]*slotUser{}}
 }
 
-// Turn is a request's part in the slots. Its zero value, without slots, never waits. Of, Take, Enter and End are for the
-// request's own goroutine; what it has others do may call Waiting and Replicating, also several at a time: while one of them
-// waits, none has the slot.
+// Turn is a request's part in the slots. Its zero value, without slots, never waits. Of, Take, Enter, Pause, Resume and End are
+// for the request's own goroutine; what it has others do may call Waiting and Replicating, also several at a time: while one of
+// them waits, none has the slot.
 type Turn struct {
 	slots *Slots
 	names [2]string
@@ -188,11 +188,8 @@ func (t *Turn) Take(ctx context.Context, until time.Time) error {
 // want that object. Errors: ErrNoTurn, the context's.
 func (t *Turn) Enter(ctx context.Context, w *Writers, key string, until time.Time) error {
 	return w.Enter(ctx, &t.object, key, t.names[0], until, func() func() {
-		if t.slots == nil {
-			return func() {}
-		}
-		t.pause()
-		return func() { t.resume(ctx) }
+		t.Pause()
+		return func() { t.Resume(ctx) }
 	})
 }
 
@@ -214,19 +211,25 @@ func (t *Turn) End() {
 	t.object.Done()
 }
 
-// pause gives the slot back until resume.
-func (t *Turn) pause() {
+// Pause gives the slot back until Resume.
+func (t *Turn) Pause() {
 	s := t.slots
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.paused++
 	s.drop(t)
 }
 
-// resume waits for the slot that the last pause has ended, before those of the connection that have not begun: what is
+// Resume waits for the slot that the last Pause has ended, before those of the connection that have not begun: what is
 // half done holds memory. It does not fail. A request whose context ends goes on without a slot, to its end.
-func (t *Turn) resume(ctx context.Context) {
+func (t *Turn) Resume(ctx context.Context) {
 	s := t.slots
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	if t.paused--; t.paused == 0 && t.wants && !t.holds && t.ready == nil {
 		s.enter(t, true)
@@ -270,8 +273,8 @@ func Waiting(ctx context.Context) (over func()) {
 		return func() {}
 	}
 	t.object.Done()
-	t.pause()
-	return func() { t.resume(ctx) }
+	t.Pause()
+	return func() { t.Resume(ctx) }
 }
 
 // Replicating is Waiting before a request waits for Raft. It keeps the object unless over is told that the write is applied.
@@ -280,12 +283,12 @@ func Replicating(ctx context.Context) (over func(applied bool)) {
 	if t == nil {
 		return func(bool) {}
 	}
-	t.pause()
+	t.Pause()
 	return func(applied bool) {
 		if applied {
 			t.object.Done()
 		}
-		t.resume(ctx)
+		t.Resume(ctx)
 	}
 }
 
@@ -296,7 +299,7 @@ func Fork(ctx context.Context) (_ context.Context, end func()) {
 		return ctx, func() {}
 	}
 	part := &Turn{slots: t.slots, names: t.names, light: t.light, wants: true, paused: 1}
-	part.resume(ctx)
+	part.Resume(ctx)
 	return context.WithValue(ctx, Key, part), part.End
 }
 
