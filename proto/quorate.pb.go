@@ -2330,11 +2330,14 @@ func (x *LeaderLostRequest) GetLeaderId() string {
 }
 
 type LeaderLostResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lost          bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	LastLogTerm   uint64                 `protobuf:"varint,3,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`
-	LastLogIndex  uint64                 `protobuf:"varint,4,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Lost         bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	Term         uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	LastLogTerm  uint64                 `protobuf:"varint,3,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`
+	LastLogIndex uint64                 `protobuf:"varint,4,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	// It follows a leader that another campaign has brought, and is a candidate until the election
+	// timeout: it does not campaign before.
+	LostCampaign  bool `protobuf:"varint,5,opt,name=lost_campaign,json=lostCampaign,proto3" json:"lost_campaign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2395,6 +2398,13 @@ func (x *LeaderLostResponse) GetLastLogIndex() uint64 {
 		return x.LastLogIndex
 	}
 	return 0
+}
+
+func (x *LeaderLostResponse) GetLostCampaign() bool {
+	if x != nil {
+		return x.LostCampaign
+	}
+	return false
 }
 
 type StatusRequest struct {
@@ -3274,12 +3284,13 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"D\n" +
 	"\x11LeaderLostRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1b\n" +
-	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"\x86\x01\n" +
+	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"\xab\x01\n" +
 	"\x12LeaderLostResponse\x12\x12\n" +
 	"\x04lost\x18\x01 \x01(\bR\x04lost\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
 	"\rlast_log_term\x18\x03 \x01(\x04R\vlastLogTerm\x12$\n" +
-	"\x0elast_log_index\x18\x04 \x01(\x04R\flastLogIndex\"\x0f\n" +
+	"\x0elast_log_index\x18\x04 \x01(\x04R\flastLogIndex\x12#\n" +
+	"\rlost_campaign\x18\x05 \x01(\bR\flostCampaign\"\x0f\n" +
 	"\rStatusRequest\"\xae\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +

@@ -280,6 +280,8 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 // term and index.
 func (s *Store) better(r voterAnswer, term, index uint64) bool {
 	switch {
+	case r.LostCampaign:
+		return false // also with a longer log: this node's campaign makes it a follower, which may campaign then
 	case r.LastLogTerm != term:
 		return r.LastLogTerm > term
 	case r.LastLogIndex != index:
@@ -387,6 +389,8 @@ func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *p
 	r := &proto.LeaderLostResponse{Term: s.raft.CurrentTerm()}
 	r.LastLogTerm, r.LastLogIndex = s.lastLog()
 	addr, id := s.raft.LeaderWithID()
+	// Raft's candidate that was told to campaign follows the leader of its term, and stays a candidate.
+	r.LostCampaign = id != "" && s.raft.State() == raft.Candidate
 	switch {
 	case s.leader.ready(), r.Term > req.Term:
 	case id == "":

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -149,4 +150,43 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 	if r.LastLogTerm != list[0].Term || r.LastLogIndex != list[0].Index {
 		t.Errorf("term %d, index %d, the snapshot is of term %d, index %d", r.LastLogTerm, r.LastLogIndex, list[0].Term, list[0].Index)
 	}
+}
+
+// TestLoserOfACampaign: of two that campaign in a term, one wins. Raft leaves the other a candidate until the election timeout, although
+// it follows the leader by then, and it cannot campaign again. If the leader dies meanwhile, the third one does not wait for
+// it.
+func TestLoserOfACampaign(t *testing.T) {
+	f := newFaults()
+	c := newCluster(t, 3, f.install)
+	c.makeLeader("a")
+	winner, loser := c.nodes["b"], c.nodes["c"]
+	f.part(f.raft, true, loser.id, "a", winner.id)
+	if !loser.rpc.Deliver(c.ctx(), &raft.TimeoutNowRequest{RPCHeader: loser.transport.header()}, func() bool { return true }) {
+		t.Fatal("it does not campaign")
+	}
+	c.eventually("it campaigns", func() error {
+		if state := loser.raft.State(); state != raft.Candidate {
+			return fmt.Errorf("it is a %v", state)
+		}
+		return nil
+	})
+	c.makeLeader(winner.id)
+	f.part(f.raft, false, loser.id, "a", winner.id)
+	c.eventually("it follows the other one", func() error {
+		state := loser.raft.State()
+		if _, id := loser.raft.LeaderWithID(); state != raft.Candidate || id != raft.ServerID(winner.id) {
+			return fmt.Errorf("it is a %v and knows %q as the leader", state, id)
+		}
+		return nil
+	})
+	if _, err := winner.Propose(c.ctx(), write("k", "v")); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.nodes { // neither has a longer log
+		if err := m.WaitApplied(c.ctx(), winner.Applied()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.close(winner)
+	c.leader() // well before the election timeout
 }
