@@ -184,12 +184,16 @@ func (t *Turn) Take(ctx context.Context, until time.Time) error {
 }
 
 // Enter waits until it is the request's turn to change an object, until a time. The request has a slot, gives it back
-// meanwhile, and gets it again: who waits for a slot holds no object, because others may have the next slot, and
-// want that object. Errors: ErrNoTurn, the context's.
+// meanwhile, and gets it again, unless the time is over: who waits for a slot holds no object, because others may have the next
+// slot, and want that object. Errors: ErrNoTurn, the context's.
 func (t *Turn) Enter(ctx context.Context, w *Writers, key string, until time.Time) error {
 	return w.Enter(ctx, &t.object, key, t.names[0], until, func() func() {
 		t.Pause()
-		return func() { t.Resume(ctx) }
+		return func() {
+			ctx, cancel := context.WithDeadline(ctx, until)
+			defer cancel()
+			t.Resume(ctx)
+		}
 	})
 }
 

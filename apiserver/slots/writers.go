@@ -25,18 +25,13 @@ const turnLasts = 250 * time.Millisecond
 // object is one that somebody has, or waits for.
 type object struct {
 	has     *Writer
-	since   time.Time // when it was taken
+	since   time.Time // when it was taken, or somebody was told that it is free
 	waiting []*Writer // in the order in which they came
 	told    int       // those that were told that the object is free, and have not looked yet
 }
 
-// left is for how long somebody may still have the object to themselves.
-func (x *object) left() time.Duration {
-	if x.has == nil {
-		return turnLasts
-	}
-	return turnLasts - time.Since(x.since)
-}
+// left is for how long those who wait still leave the object to somebody: who has it, or was told that it is free.
+func (x *object) left() time.Duration { return turnLasts - time.Since(x.since) }
 
 // Writer is a request that changes an object. Its zero value changes none. It must not be copied.
 type Writer struct {
@@ -53,7 +48,7 @@ var ErrNoTurn = errors.New("too many requests change the object")
 // with Done. Around each wait it calls wait, and then what that has returned. Errors: ErrNoTurn, the context's.
 //
 // Who waits does not get the object, but is told that it is free, and looks again when over returns: that may wait for a slot,
-// and meanwhile others that have one may have the object.
+// and meanwhile others that have one may have the object. If it waits for too long, all the others look, too.
 func (w *Writers) Enter(ctx context.Context, t *Writer, key, user string, until time.Time, wait func() (over func())) error {
 	t.of, t.key, t.user = w, key, user
 	for told := false; ; {
@@ -65,8 +60,12 @@ func (w *Writers) Enter(ctx context.Context, t *Writer, key, user string, until 
 		var err error
 		told, err = w.await(ctx, t, ready, until)
 		over()
-		if err == nil && ctx.Err() != nil {
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case time.Until(until) <= 0:
+			err = ErrNoTurn
 		}
 		if err != nil && told {
 			w.mu.Lock()
@@ -111,8 +110,8 @@ func (w *Writers) try(t *Writer, told bool) (ready <-chan struct{}) {
 	return t.ready
 }
 
-// await waits until the request is told that the object is free, or somebody has had it for too long. It may be told in the last
-// moment before an error.
+// await waits until the request is told that the object is free, or somebody has had it for too long. Who waits for too long while
+// another one was told counts as told, too. It may be told in the last moment before an error.
 func (w *Writers) await(ctx context.Context, t *Writer, ready <-chan struct{}, until time.Time) (told bool, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -130,9 +129,12 @@ func (w *Writers) await(ctx context.Context, t *Writer, ready <-chan struct{}, u
 			return true, err
 		case err != nil, left <= 0:
 			x.waiting = slices.Delete(x.waiting, i, i+1)
+			if told = err == nil && x.has == nil; told {
+				x.told++
+			}
 			w.forget(x, t.key)
 			w.mu.Unlock()
-			return false, err
+			return told, err
 		}
 		w.mu.Unlock()
 		timer.Reset(min(left, patience))
@@ -163,6 +165,7 @@ func (w *Writers) tell(x *object, had string) {
 	next := x.waiting[i]
 	x.waiting = slices.Delete(x.waiting, i, i+1)
 	x.told++
+	x.since = time.Now()
 	close(next.ready)
 }
 

@@ -206,3 +206,39 @@ func TestWritersOverdueAtRandom(t *testing.T) {
 		}
 	})
 }
+
+// TestWritersTold: who was told that an object is free and waits for a slot keeps nobody from it for long, whatever the others'
+// slots, and is refused when its own time is over.
+func TestWritersTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w Writers
+		var has Writer
+		began := time.Now()
+		if err := w.Enter(t.Context(), &has, "k", "admin", in(0), atOnce); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		enter := func(user string, slot, until, ends time.Duration, want error) {
+			wg.Go(func() {
+				var one Writer
+				wait := func() func() { return func() { time.Sleep(slot) } }
+				if err := w.Enter(t.Context(), &one, "k", user, in(until), wait); !errors.Is(err, want) {
+					t.Errorf("%s: %v", user, err)
+				}
+				if took := time.Since(began); took != ends {
+					t.Errorf("%s is there after %v, want %v", user, took, ends)
+				}
+				one.Done()
+			})
+			synctest.Wait()
+		}
+		enter("tenant", 20*time.Second, time.Minute, 20*time.Second, nil)
+		enter("late", 20*time.Second, 10*time.Second, 20*time.Second+turnLasts, ErrNoTurn)
+		enter("kubelet", time.Millisecond, 15*time.Second, turnLasts+time.Millisecond, nil)
+		has.Done()
+		wg.Wait()
+		if len(w.objects) != 0 {
+			t.Errorf("%d objects are left", len(w.objects))
+		}
+	})
+}
