@@ -114,15 +114,22 @@ type touched struct {
 	keys map[string]*touched
 }
 
+// maxTouched bounds the parts of all paths of a patch that are told apart: one of three million slashes would take a gigabyte. With
+// more of them, the library is given the whole object.
+const maxTouched = MaxOperations
+
 func touchedBy(operations jsonpatch.Patch) *touched {
-	t := &touched{}
+	t, room := &touched{}, maxTouched
 	for _, op := range operations {
 		// What has no path fails when it is applied.
 		if path, err := op.Path(); err == nil {
-			t.add(path)
+			t.add(path, &room)
 		}
 		if from, err := op.From(); err == nil {
-			t.add(from)
+			t.add(from, &room)
+		}
+		if room < 0 {
+			return &touched{all: true}
 		}
 	}
 	return t
@@ -131,22 +138,28 @@ func touchedBy(operations jsonpatch.Patch) *touched {
 // unescape reads a part of a path (RFC 6901, 4).
 var unescape = strings.NewReplacer("~1", "/", "~0", "~").Replace
 
-func (t *touched) add(path string) {
+// add adds a path, with as many parts as there is room for; without, room is negative.
+func (t *touched) add(path string, room *int) {
 	if path == "" {
 		t.all = true
 		return
 	}
-	parts := strings.Split(path, "/")
-	if len(parts) < 2 {
+	_, rest, more := strings.Cut(path, "/")
+	if !more {
 		return // it names nothing
 	}
-	for _, part := range parts[1:] {
+	for more {
 		if t.all {
 			return
 		}
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
 		key := unescape(part)
 		next := t.keys[key]
 		if next == nil {
+			if *room--; *room < 0 {
+				return
+			}
 			if t.keys == nil {
 				t.keys = map[string]*touched{}
 			}

@@ -110,6 +110,7 @@ func TestOperationPanics(t *testing.T) {
 func FuzzOperations(f *testing.F) {
 	f.Add(object, `[{"op":"move","from":"/a","path":"/m/new"},{"op":"add","path":"/m/new/b/x","value":1},{"op":"test","path":"/a/b","value":null}]`)
 	f.Add(`{"spec":{"replicas":1}}`, `[{"op":"replace","path":"/spec/replicas","value":2}]`)
+	f.Add(object, `[{"op":"replace","path":"/a/b/c","value":2},{"op":"test","path":"`+strings.Repeat("/x", maxTouched+1)+`","value":1}]`)
 	f.Fuzz(sameAsTheLibrary)
 }
 
@@ -129,6 +130,41 @@ func TestTouched(t *testing.T) {
 		}
 		if got, err := json.Marshal(p.touched.of(parse(t, object))); err != nil || string(got) != want {
 			t.Errorf("%s: %s %v, want %s", path, got, err, want)
+		}
+	}
+}
+
+// TestTouchedIsBounded: however many parts the paths of a patch have, a bounded number is told apart; the library is given
+// all of the object when there are more.
+func TestTouchedIsBounded(t *testing.T) {
+	var count func(*touched) int
+	count = func(t *touched) int {
+		n := 1
+		for _, next := range t.keys {
+			n += count(next)
+		}
+		return n
+	}
+	many := func(n, parts int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,{"op":"add","path":"/%d%s","from":"/from%d%s","value":0}`, i, strings.Repeat("/p", parts-1), i, strings.Repeat("/p", parts-1))
+		}
+		return "[" + b.String()[1:] + "]"
+	}
+	for _, row := range []struct {
+		n, parts int
+		all      bool
+	}{
+		{1, maxTouched / 2, false}, {1, maxTouched/2 + 1, true}, {1, 1 << 20, true},
+		{maxTouched / 2, 1, false}, {maxTouched/2 + 1, 1, true}, {MaxOperations, 50, true},
+	} {
+		p, err := Parse(string(types.JSONPatchType), []byte(many(row.n, row.parts)), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := count(p.touched); p.touched.all != row.all || n > maxTouched+1 || row.all != (n == 1) {
+			t.Errorf("%+v: all %v, %d parts", row, p.touched.all, n)
 		}
 	}
 }
