@@ -251,8 +251,9 @@ func (t *raftTransport) commitAnswered(c committed) {
 	s := t.store
 	term := s.raft.CurrentTerm()
 	addr, id := s.raft.LeaderWithID()
-	wanted := func() bool {
-		return uint64(s.Applied()) < c.index && s.raft.CurrentTerm() == term && s.raft.State() == raft.Follower
+	wanted := func() bool { // also by a candidate that follows the leader: see DESIGN.md, "Fast failover"
+		state := s.raft.State()
+		return uint64(s.Applied()) < c.index && s.raft.CurrentTerm() == term && (state == raft.Follower || state == raft.Candidate)
 	}
 	if !ok || id != raft.ServerID(c.leader) || s.raft.LastIndex() < c.index || !wanted() {
 		return
