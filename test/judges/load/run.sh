@@ -19,25 +19,22 @@
 # there was an election; 2 the loads could not be run.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-cd "$here/../../.."
 tools='' runs=1 busy=0 only='' tool='' row='' output='' keep=''
 usage() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$here/run.sh"; exit "${1:-0}"; }
 die() { echo "load: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
 	case $1 in
-	--tools) tools=${2:?} && shift ;;
-	--runs) runs=${2:?} && shift ;;
-	--busy) busy=${2:?} && shift ;;
-	--only) only=${2:?} && shift ;;
-	--tool) tool=${2:?} && shift ;;
-	--row) row=${2:?} && shift ;;
-	--output) output=${2:?} && shift ;;
-	--keep) keep=${2:?} && shift ;;
 	-h | --help) usage ;;
+	--tools | --runs | --busy | --only | --tool | --row | --output | --keep) [ -n "${2:-}" ] || die "$1 needs a value" ;;
 	*) usage 2 >&2 ;;
 	esac
-	shift
+	case $1 in
+	--tools | --output | --keep) declare "${1#--}=$(realpath -m "$2")" ;;
+	*) declare "${1#--}=$2" ;;
+	esac
+	shift 2
 done
+cd "$here/../../.."
 case $only in '' | quorate | peer) ;; *) die "--only $only: it is quorate or peer" ;; esac
 case $tool in '' | kube-burner | kperf | clusterloader2) ;; *) die "--tool $tool: it is kube-burner, kperf or clusterloader2" ;; esac
 [[ $runs =~ ^[1-9][0-9]?$ && $busy =~ ^[0-9][0-9]?$ ]] || die "--runs and --busy take numbers below 100"
