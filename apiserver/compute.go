@@ -21,7 +21,7 @@ const lightBody = 64 << 10
 type computing struct {
 	turn   slots.Turn
 	pieces bool // the answer is encoded and written in pieces
-	writes bool // a piece is written, and the slot given back
+	writes bool // a piece is written, and others may have the slot
 }
 
 // begin waits until the request may compute what it asks for, body included: for a slot, and for its turn to change the object.
@@ -29,7 +29,7 @@ type computing struct {
 func (w *computing) begin(c *call, body int) error {
 	now := time.Now()
 	until := now.Add(c.deadline().Sub(now) / 2)
-	w.turn.Of(c.s.slots, c.User.Name, c.r.RemoteAddr, light(&c.Op) && body <= lightBody)
+	w.turn.Of(c.s.slots, c.User.Owner(), c.r.RemoteAddr, light(&c.Op) && body <= lightBody)
 	err := w.turn.Take(c.Context, until)
 	if err == nil && request.ChangesObject(c.Info.Verb) && c.Info.Name != "" {
 		err = w.turn.Enter(c.Context, &c.s.writers, c.Resource.Table()+" "+c.Key(), until)
@@ -69,7 +69,7 @@ func (w *computing) answers() {
 func (w *computing) piece() {
 	if w.pieces && !w.writes {
 		w.writes = true
-		w.turn.Pause()
+		w.turn.Yield()
 	}
 }
 

@@ -62,6 +62,18 @@ func (u *User) Node() (name string, ok bool) {
 	return name, true
 }
 
+// Owner is who a user's requests count for, where shares are given out. The service accounts of a namespace are one: who has
+// the namespace makes as many as they like. Those of kube-system are the cluster's own.
+func (u *User) Owner() string {
+	const accounts, own = "system:serviceaccount:", "kube-system"
+	if rest, ok := strings.CutPrefix(u.Name, accounts); ok {
+		if namespace, _, ok := strings.Cut(rest, ":"); ok && namespace != own {
+			return accounts + namespace
+		}
+	}
+	return u.Name
+}
+
 var anonymous = &User{Name: Anonymous, Groups: []string{Unauthenticated}}
 
 // AnonymousUser is who sends a request without a credential.

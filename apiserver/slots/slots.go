@@ -14,7 +14,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -34,6 +33,11 @@ const (
 	lent = 500 * time.Millisecond
 	// lentAgain bounds how many slots count no more, for each slot that does.
 	lentAgain = 4
+	// yieldAfter is for how long a request that yields has a slot before others get it: as long as Go has a goroutine run.
+	yieldAfter = 10 * time.Millisecond
+	// yieldKeeps is for how long a request that yields keeps its slot while others wait. Most pieces of a list are written in a
+	// tenth of it, and a client that reads slowly costs others no more.
+	yieldKeeps = 2 * time.Millisecond
 )
 
 // Slots bound how many requests compute at a time: one less than there are processors. Go runs what is ready in the
@@ -54,7 +58,8 @@ type Slots struct {
 	slots   int
 	holders []*Turn
 	lights  int           // light requests that compute without a slot
-	looks   *time.Timer   // looks for slots that count no more, while somebody waits; nil: it does not run
+	looks   *time.Timer   // looks for slots that others can have, while somebody waits
+	looksAt time.Duration // when looks does so next; 0: it does not run
 	epoch   time.Duration // when the scale of usage was 1
 	users   map[string]*slotUser
 	waiting slotHeap // of users
@@ -118,24 +123,16 @@ type Turn struct {
 	beside  bool // what it holds is not a slot, but the room of light requests
 	again   bool // it waits for a slot that it had before
 	paused  int
+	yields  bool          // it keeps its slot though it is paused
+	yielded time.Duration // since when
+	slow    bool          // it has lost its slot so
 	ready   chan struct{} // of a turn that is queued; closed when it is not any more
 }
 
-// Of makes a turn one of a user's request on a connection, light or not. It holds nothing.
+// Of makes a turn one of a user's request on a connection, light or not. It holds nothing. Users are told apart by what is
+// one owner of requests (auth.User.Owner).
 func (t *Turn) Of(s *Slots, user, conn string, light bool) {
-	t.slots, t.names, t.light = s, [2]string{owner(user), conn}, light
-}
-
-// owner is who a user's requests count for. The service accounts of a namespace are one: who has the namespace makes as
-// many as they like. Those of kube-system are the cluster's own.
-func owner(user string) string {
-	const accounts, own = "system:serviceaccount:", "kube-system"
-	if rest, ok := strings.CutPrefix(user, accounts); ok {
-		if namespace, _, ok := strings.Cut(rest, ":"); ok && namespace != own {
-			return accounts + namespace
-		}
-	}
-	return user
+	t.slots, t.names, t.light = s, [2]string{user, conn}, light
 }
 
 // ErrNoSlot is returned by Take when the request has waited for as long as it may.
@@ -227,7 +224,29 @@ func (t *Turn) Pause() {
 	s.drop(t)
 }
 
-// Resume waits for the slot that the last Pause has ended, before those of the connection that have not begun: what is
+// Yield is Pause for what mostly takes no time, as to write a piece of an answer: two lists that gave each other the slot at
+// each piece would wake each other dozens of times. While others wait, the request keeps the slot for yieldKeeps at a time, and
+// for yieldAfter in all. When it has taken longer once, Yield is Pause.
+func (t *Turn) Yield() {
+	s := t.slots
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.paused++
+	now := s.now()
+	if !t.holds || t.slow || s.waiters > 0 && now-t.began >= yieldAfter {
+		s.drop(t)
+		return
+	}
+	t.yields, t.yielded = true, now
+	if s.waiters > 0 {
+		s.lookAt(now + yieldKeeps)
+	}
+}
+
+// Resume waits for the slot that the last Pause or Yield has ended, before those of the connection that have not begun: what is
 // half done holds memory. It does not fail. A request whose context ends goes on without a slot, to its end.
 func (t *Turn) Resume(ctx context.Context) {
 	s := t.slots
@@ -235,6 +254,7 @@ func (t *Turn) Resume(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
+	t.yields = false
 	if t.paused--; t.paused == 0 && t.wants && !t.holds && t.ready == nil {
 		s.enter(t, true)
 	}
@@ -440,7 +460,7 @@ func (s *Slots) drop(t *Turn) {
 			i := slices.Index(s.holders, t)
 			s.holders = slices.Delete(s.holders, i, i+1)
 		}
-		t.holds, t.beside = false, false
+		t.holds, t.beside, t.yields = false, false, false
 		s.release(t)
 		s.fill()
 	}
@@ -453,20 +473,54 @@ func (s *Slots) release(t *Turn) {
 	t.user, t.conn = nil, nil
 }
 
-// lookLate gives others the slots that count no more, again and again while somebody waits.
-func (s *Slots) lookLate() {
+// look gives others the slots that they can have, again and again while somebody waits.
+func (s *Slots) look() {
 	n := s.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slots = n
-	for _, t := range s.holders {
-		s.charge(t)
-	}
-	if s.fill(); s.waiters == 0 {
-		s.looks = nil
+	s.slots, s.looksAt = n, 0
+	if s.waiters == 0 {
 		return
 	}
-	s.looks.Reset(lent)
+	now := s.now()
+	var slow []*Turn
+	for _, t := range s.holders {
+		s.charge(t)
+		if t.yields && now-t.yielded >= yieldKeeps {
+			slow = append(slow, t)
+		}
+	}
+	for _, t := range slow {
+		t.slow = true
+		s.drop(t)
+	}
+	if s.fill(); s.waiters > 0 {
+		s.lookLater(now)
+	}
+}
+
+// lookLater has look called when others can have a slot that they cannot have now.
+func (s *Slots) lookLater(now time.Duration) {
+	at := now + lent
+	for _, t := range s.holders {
+		if t.yields {
+			at = min(at, t.yielded+yieldKeeps)
+		}
+	}
+	s.lookAt(at)
+}
+
+// lookAt has look called at a time, unless it is called before.
+func (s *Slots) lookAt(at time.Duration) {
+	if s.looksAt != 0 && s.looksAt <= at {
+		return
+	}
+	s.looksAt = at
+	if in := at - s.now(); s.looks == nil {
+		s.looks = time.AfterFunc(in, s.look)
+	} else {
+		s.looks.Reset(in)
+	}
 }
 
 func (s *Slots) queue(t *Turn) {
@@ -478,9 +532,7 @@ func (s *Slots) queue(t *Turn) {
 	}
 	t.conn.turns = slices.Insert(t.conn.turns, at, t)
 	s.waiters++
-	if s.looks == nil {
-		s.looks = time.AfterFunc(lent, s.lookLate)
-	}
+	s.lookLater(s.now())
 	if t.conn.at < 0 {
 		heap.Push(&t.user.waiting, t.conn)
 	}

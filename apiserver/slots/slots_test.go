@@ -333,6 +333,101 @@ func TestSlotsOfOneRequest(t *testing.T) {
 	})
 }
 
+// list has a request compute and write pieces of an answer.
+func list(ctx context.Context, s *Slots, user string, pieces int, compute, write func() time.Duration) error {
+	var t Turn
+	t.Of(s, user, "list", false)
+	if err := t.Take(ctx, in(time.Hour)); err != nil {
+		return err
+	}
+	defer t.End()
+	for range pieces {
+		time.Sleep(compute())
+		t.Yield()
+		time.Sleep(write())
+		t.Resume(ctx)
+	}
+	return nil
+}
+
+// TestYield: who writes pieces quickly keeps the slot as long as a goroutine runs, who is slow keeps it for a moment, once.
+func TestYield(t *testing.T) {
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		name           string
+		compute, write time.Duration
+		comes          time.Duration    // when others come, one after the other
+		waited         [2]time.Duration // for how long they wait
+	}{
+		{"quick pieces", ms, ms / 10, ms / 2, [2]time.Duration{10*ms + ms/2, 0}},
+		{"slow pieces", ms, time.Second, ms / 2, [2]time.Duration{ms/2 + yieldKeeps, 0}},
+		{"nobody had waited while it wrote", ms, time.Second, ms + yieldKeeps, [2]time.Duration{0, 0}},
+		{"it writes", ms, time.Second, ms + yieldKeeps/2, [2]time.Duration{yieldKeeps / 2, 0}},
+		{"long pieces", 30 * ms, ms / 10, 10 * ms, [2]time.Duration{20 * ms, 0}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := slotsAt(1)
+				time.Sleep(time.Millisecond)
+				var wg sync.WaitGroup
+				always := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+				wg.Go(func() {
+					if err := list(t.Context(), s, "list", 50, always(x.compute), always(x.write)); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(x.comes)
+				for i, want := range x.waited {
+					got, err := compute(s, "other", "1", 0)
+					if err != nil || got < want-ms || got > want+ms {
+						t.Errorf("other %d waited %v, want %v: %v", i, got, want, err)
+					}
+				}
+				wg.Wait()
+				s.idle(t)
+			})
+		})
+	}
+}
+
+// TestYieldAtRandom: requests that yield at the same time all end, and others wait for a bounded time.
+func TestYieldAtRandom(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s := slotsAt(1 + int(seed)%3)
+			var wg sync.WaitGroup
+			for i := range 12 {
+				random := rand.New(rand.NewPCG(seed, uint64(i)))
+				up := func(to time.Duration) func() time.Duration {
+					return func() time.Duration { return time.Duration(random.Int64N(int64(to))) }
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%4 == 0 {
+					time.AfterFunc(up(time.Second)(), cancel)
+				}
+				wg.Go(func() {
+					for range 10 {
+						err := list(ctx, s, fmt.Sprint("list", i%5), random.IntN(60), up(time.Millisecond), up(yieldKeeps*3/2))
+						if err != nil && ctx.Err() == nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			time.Sleep(100 * time.Millisecond) // all have used something
+			for range 100 {
+				time.Sleep(7 * time.Millisecond)
+				if waited, err := compute(s, "other", "1", time.Microsecond); err != nil || waited > yieldAfter+yieldKeeps+time.Millisecond {
+					t.Errorf("seed %d: waited %v: %v", seed, waited, err)
+				}
+			}
+			wg.Wait()
+			s.idle(t)
+		})
+	}
+}
+
 // TestFork: parts of a request compute in slots of their own, not more at a time than there are.
 func TestFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -419,19 +514,6 @@ func TestEnter(t *testing.T) {
 		first.End()
 		s.idle(t)
 	})
-}
-
-// TestOwner: whose requests count together.
-func TestOwner(t *testing.T) {
-	for user, want := range map[string]string{
-		"alice": "alice", "system:node:n1": "system:node:n1", "": "",
-		"system:serviceaccount:team:a": "system:serviceaccount:team", "system:serviceaccount:team:b": "system:serviceaccount:team",
-		"system:serviceaccount:kube-system:job": "system:serviceaccount:kube-system:job", "system:serviceaccount:x": "system:serviceaccount:x",
-	} {
-		if got := owner(user); got != want {
-			t.Errorf("%s counts for %s, want %s", user, got, want)
-		}
-	}
 }
 
 // TestSlotsGoOnFirst: what was begun goes on before what was not, on its connection.
