@@ -94,7 +94,7 @@ func parseJSONAsYAML(body []byte) (map[string]any, bool) {
 		return nil, false
 	}
 	obj, err := object(tree)
-	return obj, err == nil
+	return obj, err == nil && CheckType(obj) == nil
 }
 
 // otherInYAML is what strings of JSON may have and those of YAML may not, or have
