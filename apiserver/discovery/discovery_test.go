@@ -282,6 +282,13 @@ func TestVersion(t *testing.T) {
 	if body, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(body), "{\n  \"major\": \"1\",") {
 		t.Errorf("%s %v", body, err)
 	}
+	for method, code := range map[string]int{http.MethodHead: 200, http.MethodPost: 405, http.MethodTrace: 405, "get": 405} {
+		w := httptest.NewRecorder()
+		Version(info).ServeHTTP(w, httptest.NewRequest(method, "/version", nil))
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", method, w.Code, code)
+		}
+	}
 }
 
 func FuzzNegotiate(f *testing.F) {

@@ -83,7 +83,12 @@ func buildMetadata(s string) string {
 // Version serves /version: indented JSON.
 func Version(info version.Info) http.Handler {
 	data, err := json.MarshalIndent(info, "", "  ")
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "405: Method Not Allowed", http.StatusMethodNotAllowed)
+			return
+		}
 		if err != nil { // a struct of strings always encodes
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
