@@ -23,7 +23,9 @@ const (
 	settingsTimeout = 2 * time.Second
 	// goAwayTimeout is how long a client has to read that the connection ends.
 	goAwayTimeout = time.Second
-	headerTable   = 4096
+	// afterGoAway is how much of what a refused client still sends is read: what was under way.
+	afterGoAway = 1 << 20
+	headerTable = 4096
 	// maxReadFrame is less than net/http's 1 MiB: each connection keeps a buffer as large as the largest frame that has
 	// begun, and nine bytes begin one.
 	maxReadFrame  = 64 << 10
@@ -243,7 +245,7 @@ func (c *conn) refuse(code http2.ErrCode) error {
 	c.flushAside()
 	c.mu.Unlock()
 	_ = c.tls.SetReadDeadline(time.Now().Add(goAwayTimeout))
-	_, _ = io.Copy(io.Discard, c.r)
+	_, _ = io.CopyN(io.Discard, c.r, afterGoAway)
 	return errGoneAway
 }
 
