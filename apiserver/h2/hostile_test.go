@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"golang.org/x/net/http2"
 )
@@ -285,6 +287,63 @@ func TestRefusalsDoNotWait(t *testing.T) {
 		if got := c.outcome(); !strings.HasSuffix(got, "false, reset 1 ENHANCE_YOUR_CALM") {
 			t.Errorf("%s", got)
 		}
+	}
+}
+
+// TestFieldsAreBounded: a request has so many header fields at most.
+func TestFieldsAreBounded(t *testing.T) {
+	s := serve(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header) > maxFields {
+			t.Errorf("%d fields", len(r.Header))
+		}
+	}), nil)
+	for extra, want := range map[int]string{0: "200", 1: "431"} {
+		var many []string
+		for i := range maxFields + extra {
+			many = append(many, fmt.Sprint("a", i), "")
+		}
+		c := dial(t, s, 1<<16)
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block("GET", "/", many...), EndStream: true, EndHeaders: true})
+		if got := c.outcome(); !strings.HasPrefix(got, "headers 1 "+want) {
+			t.Errorf("%d more: %s", extra, got)
+		}
+	}
+}
+
+// TestWaitingAnswersForgetRequests: an answer that waits for its client's window keeps nothing of its request.
+func TestWaitingAnswersForgetRequests(t *testing.T) {
+	const streams = 10
+	var mu sync.Mutex
+	var requests []weak.Pointer[http.Request]
+	s, own := serveKnown(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		requests = append(requests, weak.Make(r))
+		mu.Unlock()
+		_, _ = w.Write([]byte("x"))
+	}), nil)
+	client := dial(t, s, 0)
+	go client.drain()
+	c := own.only(t)
+	for i := range uint32(streams) {
+		client.get(2*i+1, "/")
+	}
+	waits := func() (n int) {
+		for _, st := range c.streams {
+			if st.windowless {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, "answers that wait", func() bool { return c.look(func() bool { return waits() == streams }) })
+	await(t, "request that is gone", func() bool {
+		runtime.GC()
+		mu.Lock()
+		defer mu.Unlock()
+		return len(requests) == streams && !slices.ContainsFunc(requests, func(p weak.Pointer[http.Request]) bool { return p.Value() != nil })
+	})
+	if !c.look(func() bool { return waits() == streams }) {
+		t.Error("the answers have not waited")
 	}
 }
 

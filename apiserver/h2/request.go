@@ -12,6 +12,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
+// maxFields is how many header fields a request may have. Each takes some 130 bytes, however short it is, and clients send
+// a dozen.
+const maxFields = 256
+
 // readRequest makes the request of a stream's first headers. Errors are http2's.
 func (st *stream) readRequest(f *http2.MetaHeadersFrame) error {
 	malformed := http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
@@ -31,6 +35,10 @@ func (st *stream) readRequest(f *http2.MetaHeadersFrame) error {
 		}
 	}
 	fields := f.RegularFields()
+	tooMany := len(fields) > maxFields
+	if tooMany {
+		fields = nil
+	}
 	header, values := make(http.Header, len(fields)), make([]string, len(fields))
 	cookies := []string(nil)
 	for i, field := range fields {
@@ -78,13 +86,13 @@ func (st *stream) readRequest(f *http2.MetaHeadersFrame) error {
 	}
 	st.handler = st.c.handler
 	// These answers are none of the server's Handler, which may bound how many wait for their clients.
-	if f.Truncated {
+	if f.Truncated || tooMany {
 		st.handler, st.refused = http.HandlerFunc(headersTooLong), true
 	} else if err := checkHeader(header); err != nil {
 		st.handler, st.refused = refusing(err), true
 	}
 	ctx, cancel := context.WithCancel(st.c.base)
-	st.cancel = cancel
+	st.ctx, st.cancel, st.head = ctx, cancel, method == http.MethodHead
 	st.request = r.WithContext(ctx)
 	st.header = make(http.Header, 12)
 	return nil

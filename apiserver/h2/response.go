@@ -192,7 +192,7 @@ func (st *stream) send(p []byte, end bool) error {
 		buffered = st.buf[:st.n]
 	}
 	c := st.c
-	head := st.request.Method == http.MethodHead
+	head := st.head
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.wakeNext()
@@ -262,7 +262,7 @@ func (st *stream) sendHeaders(body []byte, end, last bool) {
 		if !hasType && !hasEncoding && len(body) > 0 {
 			c.addToBlock(field{"content-type", http.DetectContentType(body)})
 		}
-		if !st.hasLength && end && (len(body) > 0 || st.request.Method != http.MethodHead) {
+		if !st.hasLength && end && (len(body) > 0 || !st.head) {
 			c.addToBlock(field{"content-length", strconv.Itoa(len(body))})
 		}
 	}
@@ -374,7 +374,7 @@ func (st *stream) EnableFullDuplex() error { return nil }
 // CloseNotify implements http.CloseNotifier.
 func (st *stream) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
-	context.AfterFunc(st.request.Context(), func() { gone <- true })
+	context.AfterFunc(st.ctx, func() { gone <- true })
 	return gone
 }
 

@@ -18,8 +18,10 @@ import (
 type stream struct {
 	c       *conn
 	id      uint32
-	request *http.Request
+	request *http.Request // until the handler has it
 	handler http.Handler
+	head    bool // the request's method is HEAD
+	ctx     context.Context
 	cancel  context.CancelFunc
 
 	// Under the connection's mu.
@@ -60,7 +62,10 @@ func (st *stream) handle() {
 		st.c.handled()
 		st.c.mu.Unlock()
 	}()
-	st.handler.ServeHTTP(st, st.request)
+	// An answer that waits for its client holds nothing of its request, whose headers may be 200 KB.
+	r, h := st.request, st.handler
+	st.request, st.handler = nil, nil
+	h.ServeHTTP(st, r)
 	st.finish()
 	finished = true
 }
