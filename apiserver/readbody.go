@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 )
@@ -16,6 +18,7 @@ import (
 func (c *call) body(res *kinds.Resource) ([]byte, error) {
 	limit := c.s.cfg.Limits.Body
 	if c.r.ContentLength > limit {
+		readOn(c, limit)
 		return nil, status.BodyTooLarge(limit)
 	}
 	if c.r.ContentLength == 0 {
@@ -47,11 +50,30 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 		// The connection's deadline may come a moment before the context's.
 		return nil, status.Timeout()
 	case errors.Is(err, errBodyTooLarge):
+		readOn(c, limit)
 		return nil, status.BodyTooLarge(limit)
 	case errors.Is(err, errNoRoom):
 		return nil, status.TooMany(retryRefused)
 	}
 	return nil, status.BadRequest("read the request's body: %v", err)
+}
+
+// beyondBody is how much of a body beyond the limit is read.
+const beyondBody = 1 << 20
+
+// readOn drops what is left of a body that is too large, if there is little of it beyond the limit. Some clients hang or
+// lose the answer when it comes while they send: java.net.http, and httpx on HTTP/2. A client that is nobody does not send
+// so much for nothing; nor does one that waits to be asked for its body.
+func readOn(c *call, limit int64) {
+	most := limit + beyondBody
+	if c.User.Name == auth.Anonymous || c.r.ContentLength > most || c.r.Header.Get("Expect") != "" {
+		return
+	}
+	p := c.pacedBody(time.Now().Add(c.s.cfg.Limits.BodyPause))
+	defer p.stop()
+	if n, err := io.Copy(io.Discard, io.LimitReader(pacedReader{c.r.Body, p}, most)); err == nil && n < most {
+		c.bodyRead = true
+	}
 }
 
 var (

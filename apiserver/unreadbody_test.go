@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,51 @@ func again(t *testing.T, conn io.Writer, in *bufio.Reader) {
 	if _, err := http.ReadResponse(in, nil); err != nil {
 		t.Errorf("the next request on the connection: %v", err)
 	}
+}
+
+// TestTooLargeBodies: clients of a body that is somewhat too large get their answer when they have sent it, and not before:
+// some do not read one that comes earlier.
+func TestTooLargeBodies(t *testing.T) {
+	const limit = 64 << 10
+	e := newEnv(t, func(c *apiserver.Config) { c.Authenticator, c.Limits.Body = orNobody{}, limit })
+	old := e.http.Client().Transport.(*http.Transport).Clone()
+	old.ForceAttemptHTTP2, old.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
+	defer old.CloseIdleConnections()
+	for _, client := range []*http.Client{e.http.Client(), {Transport: old}} {
+		for _, known := range []bool{true, false} {
+			const size = limit + 512<<10
+			body := &counted{}
+			body.left.Store(size)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.http.URL+maps, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.ContentLength = -1; known {
+				r.ContentLength = size
+			}
+			w, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(w.Body)
+			w.Body.Close()
+			if err != nil || w.StatusCode != http.StatusRequestEntityTooLarge || body.left.Load() != 0 {
+				t.Errorf("%s, length known: %t: %d %v, with %d bytes to send: %s", w.Proto, known, w.StatusCode, err, body.left.Load(), clip(string(answer)))
+			}
+		}
+	}
+}
+
+// counted is a body of so many bytes.
+type counted struct{ left atomic.Int64 }
+
+func (c *counted) Read(b []byte) (int, error) {
+	n := min(int64(len(b)), c.left.Load())
+	if n == 0 {
+		return 0, io.EOF
+	}
+	c.left.Add(-n)
+	return int(n), nil
 }
 
 // TestSteadyBody: a body may take much longer than its client may pause.
