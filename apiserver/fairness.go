@@ -55,7 +55,8 @@ func (c *call) admitted() bool {
 func (c *call) longestWait() time.Duration {
 	limit := c.s.cfg.Limits.Request
 	if !c.Kind.LongRunning {
-		if d, err := request.ParseTimeout(request.RawParameter(c.r.URL.RawQuery, "timeout")); err == nil && d > 0 {
+		timeout, _ := request.Parameter(c.r.URL.RawQuery, "timeout")
+		if d, err := request.ParseTimeout(timeout); err == nil && d > 0 {
 			limit = min(limit, d)
 		}
 	}
@@ -89,10 +90,10 @@ func (s *Server) estimate(class *fairness.Class, o *objects.Op, query string) fa
 // changes. The query is looked at as it came: what cannot be parsed is refused
 // later, and costs little.
 func beginsWithState(query string) bool {
-	if initial := request.RawParameter(query, "sendInitialEvents"); initial != "" {
+	if initial, _ := request.Parameter(query, "sendInitialEvents"); initial != "" {
 		return *request.Truth(initial)
 	}
-	rv := request.RawParameter(query, "resourceVersion")
+	rv, _ := request.Parameter(query, "resourceVersion")
 	return rv == "" || rv == "0"
 }
 
@@ -103,7 +104,8 @@ func (s *Server) collection(o *objects.Op, query string) (of fairness.Collection
 	}
 	// In all namespaces a name is one key of each, and all are looked at.
 	of.Single = (o.Info.Name != "" || o.Info.Selected != "") && (!o.Resource.Namespaced || o.Info.Namespace != "")
-	if n, err := request.Int(request.RawParameter(query, "limit")); err == nil {
+	limit, _ := request.Parameter(query, "limit")
+	if n, err := request.Int(limit); err == nil {
 		of.Limit = max(0, *n)
 	}
 	return of

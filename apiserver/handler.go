@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,10 +103,11 @@ func (c *call) refuseShutdown() {
 
 // checkTimeoutParameter refuses a timeout parameter that is none. Long-running requests have none.
 func (c *call) checkTimeoutParameter() bool {
-	if c.Kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
+	if c.Kind.LongRunning {
 		return true
 	}
-	if _, err := request.ParseTimeout(c.r.URL.Query().Get("timeout")); err != nil {
+	timeout, _ := request.Parameter(c.r.URL.RawQuery, "timeout")
+	if _, err := request.ParseTimeout(timeout); err != nil {
 		c.fail(err)
 		return false
 	}

@@ -2,7 +2,6 @@ package request
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
@@ -75,15 +74,15 @@ const (
 // refused with the query. Paths below /watch/ name their object themselves.
 func (i *Info) ReadSelector(query string) {
 	i.Selected, i.FieldSelector = "", nil
-	if i.Name != "" || i.legacyWatch || !strings.Contains(query, "fieldSelector=") {
+	if i.Name != "" || i.legacyWatch || query == "" {
 		return
 	}
 	collection := i.Verb == "deletecollection"
 	if i.Verb != "list" && i.Verb != "watch" && !collection {
 		return
 	}
-	value, err := url.QueryUnescape(RawParameter(query, "fieldSelector"))
-	if err != nil {
+	value, ok := Parameter(query, "fieldSelector")
+	if !ok {
 		return
 	}
 	selector, err := fields.ParseSelector(value)

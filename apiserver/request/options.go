@@ -283,14 +283,39 @@ func (q *Options) Strictness() Strictness {
 	return WarnFields
 }
 
-// RawParameter is the first value of a parameter in a raw query, as it was sent.
-func RawParameter(query, name string) string {
+// Parameter is the first value of a parameter in a raw query, as url.ParseQuery reads it: pairs that cannot be decoded, and
+// those with a semicolon, do not count.
+func Parameter(query, name string) (value string, ok bool) {
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
-		if key, value, _ := strings.Cut(pair, "="); key == name {
-			return value
+		rawKey, rawValue, _ := strings.Cut(pair, "=")
+		if key, err := unescape(rawKey); err != nil || key != name || pair == "" || strings.IndexByte(pair, ';') >= 0 {
+			continue
+		}
+		if value, err := unescape(rawValue); err == nil {
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+// CheckForwarded refuses a query that another server could read as something else than was authorized here: one that
+// cannot be decoded as a whole, or that has a parameter of ours twice with different values. Errors are 400.
+func CheckForwarded(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return status.BadRequest("invalid query: %v", err)
+	}
+	for name, all := range values {
+		if name != "watch" && (queryIndex(name) < 0 || name == queryNames[seenDryRun]) {
+			continue
+		}
+		for _, value := range all[1:] {
+			if value != all[0] {
+				return status.BadRequest("query parameter %q is given more than once with different values", name)
+			}
+		}
+	}
+	return nil
 }

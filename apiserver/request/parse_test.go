@@ -2,10 +2,12 @@ package request
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -24,6 +26,11 @@ func TestParseInfo(t *testing.T) {
 		{method: "GET", path: "/api/v1/pods", want: Info{IsResource: true, Verb: "list", Version: "v1", Resource: "pods"}},
 		{method: "GET", path: "/api/v1/pods", query: "watch=1", want: Info{IsResource: true, Verb: "watch", Version: "v1", Resource: "pods"}},
 		{method: "GET", path: "/api/v1/pods", query: "watch=false", want: Info{IsResource: true, Verb: "list", Version: "v1", Resource: "pods"}},
+		{method: "GET", path: "/api/v1/pods", query: "%77atch=1", want: Info{IsResource: true, Verb: "watch", Version: "v1", Resource: "pods"}},
+		{method: "GET", path: "/api/v1/pods", query: "watch=%66alse&watch=1", want: Info{IsResource: true, Verb: "list", Version: "v1", Resource: "pods"}},
+		{method: "GET", path: "/api/v1/pods", query: "watch=%30", want: Info{IsResource: true, Verb: "list", Version: "v1", Resource: "pods"}},
+		{method: "GET", path: "/api/v1/pods", query: "watch=1;x&watch=%zz&watch", want: Info{IsResource: true, Verb: "watch", Version: "v1", Resource: "pods"}},
+		{method: "GET", path: "/api/v1/pods", query: "watch=1;x", want: Info{IsResource: true, Verb: "list", Version: "v1", Resource: "pods"}},
 		{method: "GET", path: "/api/v1/namespaces/n/pods/p", query: "watch=1", want: Info{IsResource: true, Verb: "get", Version: "v1", Resource: "pods", Namespace: "n", Name: "p"}},
 		{method: "PUT", path: "/apis/apps/v1/namespaces/n/deployments/d/scale", want: Info{IsResource: true, Verb: "update", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Namespace: "n", Name: "d"}},
 		{method: "GET", path: "/api/v1/namespaces/n", want: Info{IsResource: true, Verb: "get", Version: "v1", Resource: "namespaces", Namespace: "n", Name: "n", OwnNamespace: true}},
@@ -57,7 +64,8 @@ func TestReadSelector(t *testing.T) {
 		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Da%2Fb", "", "[{= metadata.name a/b}]"},
 		{"DELETE", "/apis/resource.k8s.io/v1/resourceslices", "fieldSelector=spec.nodeName==a,metadata.name=b", "", "[{= metadata.name b} {= spec.nodeName a}]"},
 		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da&fieldSelector=spec.nodeName%3Db", "", "[{= spec.nodeName a}]"},
-		{"GET", "/api/v1/pods", "field%53elector=spec.nodeName%3Da", "", "[]"},
+		{"GET", "/api/v1/pods", "field%53elector=spec.nodeName%3Da", "", "[{= spec.nodeName a}]"},
+		{"GET", "/api/v1/pods", "%66ieldSelector=metadata.name!=p&fieldSelector=metadata.name=p", "", "[{!= metadata.name p}]"},
 		{"GET", "/api/v1/pods", "fieldSelector=a=b=c,,", "", "[]"},
 		{"GET", "/api/v1/pods", "fieldSelector=%zz", "", "[]"},
 		{"GET", "/api/v1/pods", "x=fieldSelector=spec.nodeName", "", "[]"},
@@ -133,6 +141,35 @@ func FuzzParseOptions(f *testing.F) {
 		} {
 			if got := values.Get(x[0]); got != x[1] {
 				t.Errorf("%q: %s is %q, want %q", raw, x[0], x[1], got)
+			}
+		}
+	})
+}
+
+// TestCheckForwarded: what another server could read differently is refused.
+func TestCheckForwarded(t *testing.T) {
+	for query, bad := range map[string]bool{
+		"": false, "watch=1&fieldSelector=a%3Db": false, "command=a&command=b&dryRun=All&dryRun=x": false, "watch=1&%77atch=1": false,
+		"watch=1&watch=0": true, "%66ieldSelector=a&fieldSelector=b": true, "field%53elector=&fieldSelector=b": true,
+		"limit=1&limit=2": true, "a=1;b=2": true, "a=%zz": true, "%zz=1": true,
+	} {
+		if err := CheckForwarded(query); (err != nil) != bad {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
+
+// FuzzParameter: each name has the value that url.ParseQuery finds first.
+func FuzzParameter(f *testing.F) {
+	for _, query := range []string{"a=1&b=2", "%61=1&a=2", "a=1;b=2&a=%zz&a=+", "=&a", "a==b&&a=c"} {
+		f.Add(query, "a")
+	}
+	f.Fuzz(func(t *testing.T, query, name string) {
+		values, _ := url.ParseQuery(query)
+		for _, name := range append(slices.Collect(maps.Keys(values)), name) {
+			got, ok := Parameter(query, name)
+			if want := values[name]; ok != (len(want) > 0) || ok && got != want[0] {
+				t.Errorf("%q of %q: %q %v, want %q", name, query, got, ok, want)
 			}
 		}
 	})

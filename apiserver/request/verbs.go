@@ -2,7 +2,6 @@ package request
 
 import (
 	"net/http"
-	"strings"
 )
 
 // verb is what the steps of a request know of a verb. What it does is its own file's.
@@ -100,16 +99,8 @@ func verbOfRequest(r *http.Request, i *Info) string {
 	return ""
 }
 
-// isWatch looks for watch=1 or watch=true without parsing the query.
+// isWatch reports whether a query has watch=1 or watch=true.
 func isWatch(query string) bool {
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		if name, value, _ := strings.Cut(pair, "="); name == "watch" {
-			// Upstream's conversion: anything but "false" and "0" is true, and
-			// the first value counts.
-			return !strings.EqualFold(value, "false") && value != "0"
-		}
-	}
-	return false
+	value, ok := Parameter(query, "watch")
+	return ok && *Truth(value)
 }
