@@ -218,9 +218,9 @@ func (s *stream) begin() {
 func (s *stream) run(h http.Handler) error {
 	s.begin()
 	r := s.r.WithContext(s.ctx)
-	// Who asks was found out here, and is nobody else's business.
-	auth.DropTokens(r.Header)
-	if httpstream.IsUpgradeRequest(r) {
+	upgrade := httpstream.IsUpgradeRequest(r)
+	auth.Forward(r.Header, upgrade)
+	if upgrade {
 		switch {
 		case r.ProtoMajor != 1:
 			return status.BadRequest("only HTTP/1.1 connections can be upgraded")

@@ -211,6 +211,11 @@ func TestServe(t *testing.T) {
 	if got := res.Header["Audit-Id"]; len(got) != 1 || got[0] != "mine" || res.Header.Get("X-Quorate-Node") != "" {
 		t.Errorf("headers %v", res.Header)
 	}
+	// A client cannot take out what this server says, by naming it as a header of its connection.
+	named := "X-Remote-User, x-remote-group, X-Remote-Uid, X-Remote-Extra-K%2f1, X-Quorate-Aggregated, X-Forwarded-Host, Audit-Id, X-Mine"
+	if _, body := e.get(widgets, "Connection", named, "X-Mine", "1"); body != "GET "+widgets+" | [alice] [7] [a b] [v] | [] [] [] []" {
+		t.Errorf("with Connection: %s", body)
+	}
 	// The path that was authorized is the one that goes on: not one that reads otherwise before it is decoded.
 	if _, body := e.get(widgets + "%2fa%2fstatus"); !strings.HasPrefix(body, "GET "+widgets+"/a/status |") {
 		t.Errorf("an encoded path: %s", body)
@@ -270,7 +275,8 @@ func TestUpgrade(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n%s\n", r.Header.Get("X-Remote-User"))
+		fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n%s %s %s%s\n",
+			r.Header.Get("X-Remote-User"), r.Header["X-Remote-Group"], r.Header["Connection"], r.Header["X-Mine"])
 		buf.Flush()
 		line, _ := buf.ReadString('\n')
 		fmt.Fprint(buf, line)
@@ -287,14 +293,14 @@ func TestUpgrade(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(conn, "GET %s/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Remote-User: root\r\n\r\n", widgets)
+	fmt.Fprintf(conn, "GET %s/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, X-Remote-User, X-Remote-Group, X-Mine\r\nX-Mine: 1\r\nUpgrade: echo\r\nX-Remote-User: root\r\n\r\n", widgets)
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%v %v", res, err)
 	}
 	fmt.Fprint(conn, "hello\n")
-	for _, want := range []string{"alice\n", "hello\n"} {
+	for _, want := range []string{"alice [a b] [Upgrade][]\n", "hello\n"} {
 		if line, err := in.ReadString('\n'); err != nil || line != want {
 			t.Fatalf("%q %v, want %q", line, err, want)
 		}

@@ -64,6 +64,8 @@ func (a *Aggregator) Serve(w http.ResponseWriter, r *http.Request, to *Remote, a
 	location := &url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawQuery: r.URL.Query().Encode()}
 	out := r.Clone(r.Context())
 	out.URL, out.Host = location, host
+	upgrades := httpstream.IsUpgradeRequest(r) // as the library sees it
+	auth.Forward(out.Header, upgrades)
 	if id := w.Header().Get("Audit-Id"); id != "" {
 		out.Header.Set("Audit-Id", id)
 	}
@@ -71,7 +73,6 @@ func (a *Aggregator) Serve(w http.ResponseWriter, r *http.Request, to *Remote, a
 	setUser(out, about.User)
 	answer := &answering{ResponseWriter: w, log: a.cfg.Log}
 	var by http.RoundTripper = &roundTripper{Transport: to.server.transport, w: w}
-	upgrades := httpstream.IsUpgradeRequest(r) // as the library sees it
 	if upgrades {
 		by = answer.dialing(to.server)
 	}
@@ -90,14 +91,8 @@ func strange(path string) bool {
 	return false
 }
 
-// forward makes the headers of a client those of this server. What says who asks is not handed on.
+// forward says what was asked of this server.
 func forward(h http.Header, r *http.Request) {
-	auth.DropTokens(h)
-	for name := range h {
-		if strings.HasPrefix(name, "Impersonate-") {
-			delete(h, name)
-		}
-	}
 	h.Set("X-Forwarded-Uri", r.URL.Path)
 	if r.Host != "" {
 		h.Set("X-Forwarded-Host", r.Host)

@@ -47,10 +47,10 @@ func socketToken(r *http.Request) (token, rest string, err error) {
 	return token, strings.Join(others, ","), nil
 }
 
-// DropTokens takes bearer tokens out of the headers of a request that goes on to another server: that of
+// dropTokens takes bearer tokens out of the headers of a request that goes on to another server: that of
 // Authorization and those among the subprotocols, also those that nobody has looked at because the client
 // has shown another credential.
-func DropTokens(h http.Header) {
+func dropTokens(h http.Header) {
 	h.Del("Authorization")
 	all := h[socketProtocols]
 	if !strings.Contains(strings.Join(all, ","), socketTokenPrefix) {

@@ -33,7 +33,7 @@ func TestDropTokens(t *testing.T) {
 		if row.protocols != nil {
 			h[socketProtocols] = row.protocols
 		}
-		DropTokens(h)
+		dropTokens(h)
 		if got := h[socketProtocols]; !slices.Equal(got, row.left) || h.Get("Authorization") != "" {
 			t.Errorf("%q: left with %q", row.protocols, h)
 		}
