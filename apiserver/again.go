@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
 )
 
 // masked is who has sent a request that is served as another's, and how that was asked for.
@@ -42,6 +45,20 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 		return nil
 	}
 	return c.AuthorizeAgain()
+}
+
+type againKey struct{}
+
+// Again decides again whether a request to Config.Own is allowed, by all that the cluster had acknowledged when Again was
+// called. at is the revision as of which that holds, for writes that follow from it (proto.Write.decided_at). It is for the
+// request's own goroutine. Errors: the refusal, a Status; *consistency.UnavailableError and the context's if this node
+// cannot know.
+func Again(ctx context.Context) (at proto.Revision, err error) {
+	again, ok := ctx.Value(againKey{}).(func(context.Context) (proto.Revision, error))
+	if !ok {
+		return 0, errors.New("the request cannot be decided again")
+	}
+	return again(ctx)
 }
 
 // markWhile is what a request is allowed by while it goes on: a collection is read in pages. A mark keeps a

@@ -29,9 +29,19 @@ func (l *hearing) Await(ctx context.Context, plan consistency.Plan) (proto.Revis
 // TestAllowedAgain: who lost his right before the state that a read waits for does not read it.
 func TestAllowedAgain(t *testing.T) {
 	var node hearing
-	e := newEnv(t, func(c *apiserver.Config) {
+	served := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+	e := withWidgets(t, served, func(c *apiserver.Config) {
 		node.Reads = c.Reads
 		c.Reads = &node
+		c.Own = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			at, err := apiserver.Again(r.Context())
+			switch {
+			case err != nil:
+				http.Error(w, err.Error(), http.StatusForbidden)
+			case at == 0:
+				http.Error(w, "it is not known as of when", http.StatusInternalServerError)
+			}
+		})
 	})
 	const bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 	make := func(path, body string) {
@@ -47,6 +57,8 @@ func TestAllowedAgain(t *testing.T) {
 	make(role, `{"metadata":{"name":"maps"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`)
 	make(role, `{"metadata":{"name":"masks"},"rules":[{"apiGroups":[""],"resources":["users","groups"],"verbs":["impersonate"]}]}`)
 	make(role, `{"metadata":{"name":"other"},"rules":[]}`)
+	make(role, `{"metadata":{"name":"own"},"rules":[{"nonResourceURLs":["/quorate/*"],"verbs":["*"]}]}`)
+	make(role, `{"metadata":{"name":"widgets"},"rules":[{"apiGroups":["widgets.example.com"],"resources":["*"],"verbs":["*"]}]}`)
 	make(maps, `{"metadata":{"name":"a"}}`)
 	for _, row := range []struct {
 		name, method, path string
@@ -63,11 +75,17 @@ func TestAllowedAgain(t *testing.T) {
 		{"delete of all", "DELETE", maps + "?labelSelector=x", "maps", "", 403},
 		{"something else", "GET", maps + "/a", "other", "", 200},
 		{"something else, deleted", "DELETE", maps + "?labelSelector=x", "other", "", 200},
+		{"an own path", "POST", "/quorate/v1/tokens", "own", "", 403},
+		{"an own path, something else", "POST", "/quorate/v1/tokens", "other", "", 200},
+		{"an own path as another", "POST", "/quorate/v1/tokens", "masks", "admin", 403},
+		{"another server's write", "DELETE", aggregatedPath + "/widgets/a", "widgets", "", 403},
+		{"another server's write, something else", "DELETE", aggregatedPath + "/widgets/a", "other", "", 200},
+		{"another server's stream", "GET", aggregatedPath + "/widgets/a/log", "widgets", "", 403},
 		{"as another", "GET", maps + "/a", "masks", "admin", 403},
 		{"as another, who may", "GET", maps + "/a", "other", "admin", 200},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			for _, name := range []string{"maps", "masks", "other"} {
+			for _, name := range []string{"maps", "masks", "other", "own", "widgets"} {
 				bind(name)
 			}
 			lose := func() {
@@ -88,7 +106,7 @@ func TestAllowedAgain(t *testing.T) {
 				t.Error("it has not waited")
 			}
 			node.news.Store(nil)
-			for _, name := range []string{"maps", "masks", "other"} {
+			for _, name := range []string{"maps", "masks", "other", "own", "widgets"} {
 				e.do(http.MethodDelete, bindings+"/"+name, nil, "")
 			}
 		})

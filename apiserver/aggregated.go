@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -66,6 +67,18 @@ func wantsUpgrade(r *http.Request) bool { return r.ProtoMajor == 1 && httpstream
 // aggregated has the request answered by another server. Who asks, and whether they may, was
 // decided here.
 func (c *call) aggregated() error {
+	if err := request.CheckForwarded(c.r.URL.RawQuery); err != nil {
+		return err
+	}
+	if request.Mutates(c.Info.Verb) || isStream(&c.Info, c.r) {
+		// What was allowed is done by another server, which no entry of the log can refuse. Reads go on without a quorum.
+		decide, cancel := context.WithTimeout(c.Context, c.s.cfg.Limits.Request)
+		_, err := c.await(decide, consistency.Plan{Mode: consistency.MostRecent})
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	until := c.deadline()
@@ -83,6 +96,11 @@ func (c *call) aggregated() error {
 		s.begin()
 		answer.stream, ctx, until = s, s.ctx, time.Time{}
 	case c.Kind.LongRunning: // a watch
+		leave, err := enterWatches(c, &c.s.aggregatedWatchShares)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		// Its seat was for the beginning. The end of this server is the end of it.
 		defer context.AfterFunc(c.s.life, func() { cancel(); leaveClient(c.ResponseWriter) })()
 		c.ticket.Release()

@@ -137,3 +137,23 @@ func TestAggregatedWatchesEnd(t *testing.T) {
 	// crypto/tls gives a client whose buffers are full 5 s for its last alert.
 	within(t, patience, "the watches end with the server", func() bool { return seen.open.Load() == 0 })
 }
+
+// TestAggregatedQueries: what was authorized is what the other server is asked for.
+func TestAggregatedQueries(t *testing.T) {
+	e := withWidgets(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.RawQuery) }, func(*apiserver.Config) {})
+	for _, x := range []struct {
+		query, asked string
+		code         int
+	}{
+		{"%77atch=0&field%53elector=metadata.name%3Da&x=1&x=2", "fieldSelector=metadata.name%3Da&watch=0&x=1&x=2", http.StatusOK},
+		{"watch=0&%77atch=1", "", http.StatusBadRequest},
+		{"%66ieldSelector=metadata.name!%3Da&fieldSelector=metadata.name%3Da", "", http.StatusBadRequest},
+		{"watch=0;x=1", "", http.StatusBadRequest},
+		{"a=%zz", "", http.StatusBadRequest},
+	} {
+		w, body := e.do("GET", aggregatedPath+"/widgets?"+x.query, nil, "")
+		if w.StatusCode != x.code || x.code == http.StatusOK && body != x.asked {
+			t.Errorf("%s: %d %s, want %d %s", x.query, w.StatusCode, body, x.code, x.asked)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
@@ -12,6 +13,8 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
 )
 
 // door is the way of a request that the server routes, step by step. A step returns false
@@ -299,8 +302,11 @@ func (c *call) own() {
 	}
 	ctx := auth.WithUser(c.Context, c.User)
 	if c.masked != nil {
-		ctx = auth.WithImpersonator(ctx, c.masked.by)
+		ctx = auth.WithImpersonator(ctx, c.masked.by, c.masked.as)
 	}
+	ctx = context.WithValue(ctx, againKey{}, func(ctx context.Context) (proto.Revision, error) {
+		return c.await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+	})
 	r := c.r.WithContext(ctx)
 	if r.ContentLength != 0 {
 		p := c.pacedBody(c.deadline())

@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/slots"
@@ -187,8 +188,15 @@ type Limits struct {
 	// connection is given up. Default 45 s.
 	StalledWatch time.Duration
 	// Streams bounds the requests that lead to nodes and Pods at a time: logs, exec, attach,
-	// port-forward and proxies, and the same to aggregated API servers. One user may have half of them. Default 2048.
+	// port-forward and proxies, and the same to aggregated API servers. One user may have half of what others leave, and the
+	// service accounts of a namespace are one; administrators and kubelets have as many beside them. Default 2048.
 	Streams int
+	// Watches bounds the watches at a time. One user may have a quarter of what others leave; those of administrators are
+	// not counted, and each kubelet has a quarter beside them. Default 10,000.
+	Watches int
+	// AggregatedWatches bounds the watches at aggregated API servers, each of which may take a connection, in the same way.
+	// Default: as many as watches, and at most a quarter of the descriptors that this process may have.
+	AggregatedWatches int
 }
 
 func (l *Limits) defaults() {
@@ -206,6 +214,8 @@ func (l *Limits) defaults() {
 	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
 	set(&l.Streams, 2048)
+	set(&l.Watches, 10_000)
+	set(&l.AggregatedWatches, min(l.Watches, listener.Limit(l.Watches*3)/3))
 }
 
 func set[T comparable](p *T, v T) {
@@ -223,9 +233,11 @@ type Server struct {
 	writes   inflightLimiter
 	decoding decoding
 	watches  watchSet
-	streams  streamSet
-	slots    *slots.Slots  // for what requests compute
-	writers  slots.Writers // of each object
+	// Places of watches, and of those at aggregated API servers.
+	watchShares, aggregatedWatchShares shares
+	streams                            streamSet
+	slots                              *slots.Slots  // for what requests compute
+	writers                            slots.Writers // of each object
 
 	slowAnswers slowClients
 	slowBodies  slowClients
@@ -303,7 +315,9 @@ func New(cfg Config) (*Server, error) {
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.slots = slots.NewSlots(cfg.Observer.WaitedForSlot)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
-	s.streams.limit = cfg.Limits.Streams
+	s.streams.shares = shares{limit: cfg.Limits.Streams, part: 2, masters: max(1, cfg.Limits.Streams/2)}
+	s.watchShares = shares{limit: cfg.Limits.Watches, part: 4}
+	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 4, masters: cfg.Limits.AggregatedWatches}
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetDeliveries()) })

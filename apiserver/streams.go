@@ -35,12 +35,11 @@ const (
 // have no seat and are not among those in flight, for they take as long as they take; so they are bounded by
 // their number, of all users and of each.
 type streamSet struct {
-	limit int
-	mu    sync.Mutex
-	of    map[string]int       // by user; guarded by mu
-	all   map[*stream]struct{} // guarded by mu
-	over  bool                 // guarded by mu
-	ended sync.WaitGroup
+	shares shares
+	mu     sync.Mutex
+	all    map[*stream]struct{} // guarded by mu
+	over   bool                 // guarded by mu
+	ended  sync.WaitGroup
 }
 
 // enter lets a request in. Errors: there are too many; the server ends.
@@ -50,19 +49,18 @@ func (s *streamSet) enter(c *call, ctx context.Context) (*stream, error) {
 	if s.over {
 		return nil, status.ShuttingDown()
 	}
-	if len(s.all) >= s.limit || s.of[c.User.Name] >= (s.limit+1)/2 {
+	if !s.shares.enter(c.User) {
 		c.s.cfg.Observer.RequestRefused(false, "streams")
 		return nil, status.TooMany(retryStream)
 	}
 	if s.all == nil {
-		s.of, s.all = map[string]int{}, map[*stream]struct{}{}
+		s.all = map[*stream]struct{}{}
 	}
 	n := &stream{call: c, set: s}
 	if c.r.ProtoMajor == 1 { // a connection of HTTP/2 is always read
 		n.client = listener.Conn(c.r.Context())
 	}
 	n.ctx, n.cancel = context.WithCancel(ctx)
-	s.of[c.User.Name]++
 	s.all[n] = struct{}{}
 	s.ended.Add(1)
 	return n, nil
@@ -82,10 +80,7 @@ func (s *stream) leave() {
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	delete(s.set.all, s)
-	user := s.User.Name
-	if s.set.of[user]--; s.set.of[user] == 0 {
-		delete(s.set.of, user)
-	}
+	s.set.shares.leave(s.User)
 	s.set.ended.Done()
 }
 

@@ -24,6 +24,11 @@ func (c *call) watch() error {
 	if err != nil {
 		return err
 	}
+	leave, err := enterWatches(c, &c.s.watchShares)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	sel, err := c.Select()
 	if err != nil {
 		return err
@@ -71,6 +76,15 @@ func (c *call) watch() error {
 	_ = conn.SetWriteDeadline(time.Time{}) // the server's is for what ends
 	serve(events, conn)
 	return nil
+}
+
+// enterWatches takes a place of a watch. Errors: 429.
+func enterWatches(c *call, s *shares) (leave func(), err error) {
+	if !s.enter(c.User) {
+		c.s.cfg.Observer.RequestRefused(false, "watches")
+		return nil, status.TooMany(retryStream)
+	}
+	return func() { s.leave(c.User) }, nil
 }
 
 // retryWatch is when a client whose watch could not start tries again, in seconds.

@@ -55,7 +55,9 @@ var (
 )
 
 // AdminHandler serves AdminPath. It does not ask who calls: mount it behind
-// authentication and authorization.
+// authentication and authorization. again is called before anything is changed; the change gets the context that it
+// returns. It decides again by what the cluster has acknowledged, because this node may lag behind the write that has
+// taken the right away.
 //
 //	GET    members                     MemberList
 //	POST   members                     AddRequest -> MemberList
@@ -68,7 +70,7 @@ var (
 //	GET    status                      ClusterStatus
 //
 // more are further routes, which have no place in this package.
-func (m *Manager) AdminHandler(more ...AdminRoute) http.Handler {
+func (m *Manager) AdminHandler(again func(context.Context) (context.Context, error), more ...AdminRoute) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(context.Context, *http.Request) (any, error)) {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -80,7 +82,13 @@ func (m *Manager) AdminHandler(more ...AdminRoute) http.Handler {
 			if method == http.MethodGet { // from what this node has
 				out, err = h(ctx, r)
 			} else {
-				out, err = m.unlessNoQuorum(ctx, func(ctx context.Context) (any, error) { return h(ctx, r) })
+				out, err = m.unlessNoQuorum(ctx, func(ctx context.Context) (any, error) {
+					ctx, err := again(ctx)
+					if err != nil {
+						return nil, err
+					}
+					return h(ctx, r)
+				})
 			}
 			answer(w, out, err)
 		})

@@ -125,7 +125,7 @@ func three(t *testing.T) (*world, []*machine) {
 func client(t *testing.T, mc *machine) *AdminClient {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(AdminPath, mc.node.AdminHandler())
+	mux.Handle(AdminPath, mc.node.AdminHandler(sameContext))
 	mux.Handle(JoinPath, mc.node.JoinHandler())
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -542,6 +542,8 @@ func FuzzParseJoinToken(f *testing.F) {
 	})
 }
 
+func sameContext(ctx context.Context) (context.Context, error) { return ctx, nil }
+
 // The HTTP handlers refuse what they cannot read, and change nothing.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
@@ -550,7 +552,7 @@ func TestBadRequests(t *testing.T) {
 	w.formed([]string{"a"})
 	m := w.machine("a").node
 	mux := http.NewServeMux()
-	mux.Handle(AdminPath, m.AdminHandler(AdminRoute{"POST masters", func(context.Context, *http.Request) (any, error) {
+	mux.Handle(AdminPath, m.AdminHandler(sameContext, AdminRoute{"POST masters", func(context.Context, *http.Request) (any, error) {
 		return nil, fmt.Errorf("%w: only masters", ErrForbidden)
 	}}))
 	mux.Handle(JoinPath, m.JoinHandler())

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
@@ -157,14 +158,27 @@ func (k membershipKV) Put(ctx context.Context, table, key string, value []byte, 
 	if ifAbsent {
 		w.Condition = proto.Condition_CONDITION_ABSENT
 	}
-	r, err := k.Propose(ctx, w)
-	if err != nil {
-		return smallTableError(err)
+	return k.write(ctx, w)
+}
+
+// write proposes a change that roles may have decided, and decides again when they have changed at the same time.
+func (k membershipKV) write(ctx context.Context, change *proto.Write) error {
+	for range storage.MaxRulesChanged {
+		w := &proto.Write{Table: change.Table, Key: change.Key, Op: change.Op, Value: change.Value, Condition: change.Condition}
+		r, err := k.Propose(ctx, rolesDecided(ctx, w))
+		switch {
+		case err != nil:
+			return smallTableError(err)
+		case r.Outcome == proto.Outcome_OUTCOME_EXISTS:
+			return fmt.Errorf("%s %s: %w", w.Table, w.Key, membership.ErrExists)
+		case r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED:
+			return nil
+		}
+		if ctx, err = decideAgain(ctx); err != nil {
+			return err
+		}
 	}
-	if r.Outcome == proto.Outcome_OUTCOME_EXISTS {
-		return fmt.Errorf("%s %s: %w", table, key, membership.ErrExists)
-	}
-	return nil
+	return fmt.Errorf("%w: roles or bindings change all the time, and nothing was done: try again", membership.ErrConflict)
 }
 
 func (k membershipKV) Get(table, key string) ([]byte, bool) {
@@ -181,8 +195,7 @@ func (k membershipKV) Get(table, key string) ([]byte, bool) {
 }
 
 func (k membershipKV) Delete(ctx context.Context, table, key string) error {
-	_, err := k.Propose(ctx, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_DELETE})
-	return smallTableError(err)
+	return k.write(ctx, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_DELETE})
 }
 
 // smallTableError gives the store's sentinels the names that membership knows. What the

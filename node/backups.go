@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -63,6 +65,25 @@ func (m *moving) Write(b []byte) (written int, err error) {
 		b = b[n:]
 	}
 	return written, nil
+}
+
+// serveBackup serves a backup to who is still allowed it. It holds all Secrets, and a node that is cut off would give it to
+// whom the right was taken away: there only members of system:masters get one, who may need it to recover the cluster.
+func (n *Node) serveBackup(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), decideWithin)
+	_, err := decideAgain(ctx)
+	cancel()
+	user := auth.UserFrom(r.Context())
+	switch master := user != nil && user.InGroup(auth.Masters) && auth.ImpersonatorFrom(r.Context()) == nil; {
+	case errors.Is(err, membership.ErrForbidden):
+		http.Error(w, err.Error(), http.StatusForbidden)
+	case err != nil && !master:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, fmt.Sprintf("%s reaches no majority, and cannot know whether %s is still allowed a backup: without a majority only members of %s get one",
+			n.cfg.Name, userName(r.Context()), auth.Masters), http.StatusServiceUnavailable)
+	default:
+		n.saveSnapshot(w, r)
+	}
 }
 
 // saveSnapshot streams a backup of this node's state. A break in the stream

@@ -54,12 +54,12 @@ func (n *Node) clusterDialer(direct egress.DialFunc) egress.DialFunc {
 // serveTunnels makes tunnels of requests. Which user may open which is decided before.
 func (n *Node) serveTunnels(mux *http.ServeMux) {
 	if n.tunnels != nil {
-		mux.Handle(tunnel.Path, n.tunnels)
+		mux.Handle(tunnel.Path, ifStillAllowed(n.tunnels))
 	}
 }
 
 // mayTunnel reports whether the user who has opened a tunnel by a request could do so now: the token or
-// certificate still holds, and roles still allow it.
+// certificate still holds, and roles still allow it, and to be that user if it is another's.
 func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth.Authorizer) bool {
 	ctx := r.Context()
 	user := auth.UserFrom(ctx)
@@ -77,6 +77,9 @@ func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth
 		if _, ok, err := certificates.Authenticate(r); !ok || err != nil {
 			return false
 		}
+	}
+	if auth.ImpersonateAgain(ctx, authorizer) != nil {
+		return false
 	}
 	d, _, _ := authorizer.Authorize(ctx, auth.Attributes{User: user, Verb: "get", Path: r.URL.Path})
 	return d == auth.Allow

@@ -218,8 +218,13 @@ func TestTunnelsEndWithCredentials(t *testing.T) {
 	roots.AddCert(cert)
 	var removed error
 	certificates := &auth.Certificates{Roots: func() *x509.CertPool { return roots }, Now: func() time.Time { return now }, Refuse: func(*x509.Certificate) error { return removed }}
-	decision := auth.Allow
-	authorizer := auth.AuthorizerFunc(func(context.Context, auth.Attributes) (auth.Decision, string, error) { return decision, "", nil })
+	decision, mayImpersonate := auth.Allow, auth.Allow
+	authorizer := auth.AuthorizerFunc(func(_ context.Context, a auth.Attributes) (auth.Decision, string, error) {
+		if a.Verb == "impersonate" {
+			return mayImpersonate, "", nil
+		}
+		return decision, "", nil
+	})
 	request := func(certified bool) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/quorate/tunnels/nodes/w1", nil)
 		if r.TLS = nil; certified {
@@ -249,6 +254,7 @@ func TestTunnelsEndWithCredentials(t *testing.T) {
 		{"another's, by a token that has ended", &auth.User{Name: "a"}, ended, false, func() {}, false},
 		{"another's, by a token", &auth.User{Name: "a"}, holding, false, func() {}, true},
 		{"a role that is gone", holding, nil, false, func() { decision = auth.NoOpinion }, false},
+		{"another's, by who may not be that user any more", &auth.User{Name: "a"}, holding, false, func() { mayImpersonate = auth.NoOpinion }, false},
 		{"nobody's", nil, nil, false, func() {}, false},
 	} {
 		r := request(x.certified)
@@ -256,14 +262,14 @@ func TestTunnelsEndWithCredentials(t *testing.T) {
 			r = r.WithContext(auth.WithUser(r.Context(), x.user))
 		}
 		if x.by != nil {
-			r = r.WithContext(auth.WithImpersonator(r.Context(), x.by))
+			r = r.WithContext(auth.WithImpersonator(r.Context(), x.by, http.Header{"Impersonate-User": {"a"}}))
 		}
 		wasNow, wasRoots := now, roots
 		x.change()
 		if got := mayTunnel(r, certificates, authorizer); got != x.want {
 			t.Errorf("%s: %t", x.name, got)
 		}
-		now, roots, removed, decision = wasNow, wasRoots, nil, auth.Allow
+		now, roots, removed, decision, mayImpersonate = wasNow, wasRoots, nil, auth.Allow, auth.Allow
 	}
 }
 

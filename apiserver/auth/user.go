@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -105,13 +107,30 @@ func UserFrom(ctx context.Context) *User {
 
 type impersonatorKey struct{}
 
-// WithImpersonator returns a context that carries who has sent the request as its user.
-func WithImpersonator(ctx context.Context, u *User) context.Context {
-	return context.WithValue(ctx, impersonatorKey{}, u)
+type impersonator struct {
+	by *User
+	as http.Header
+}
+
+// WithImpersonator returns a context that carries who has sent the request as its user, and the headers that asked for
+// that (Impersonation).
+func WithImpersonator(ctx context.Context, by *User, as http.Header) context.Context {
+	return context.WithValue(ctx, impersonatorKey{}, impersonator{by, as})
 }
 
 // ImpersonatorFrom returns who has sent a request as another user, or nil if its user has sent it.
 func ImpersonatorFrom(ctx context.Context) *User {
-	u, _ := ctx.Value(impersonatorKey{}).(*User)
-	return u
+	i, _ := ctx.Value(impersonatorKey{}).(impersonator)
+	return i.by
+}
+
+// ImpersonateAgain decides again whether who has sent a request as another user may do so. The error is the refusal; nil
+// also if nobody was impersonated.
+func ImpersonateAgain(ctx context.Context, authorizer Authorizer) error {
+	i, _ := ctx.Value(impersonatorKey{}).(impersonator)
+	if i.by == nil {
+		return nil
+	}
+	_, err := Impersonate(ctx, authorizer, i.by, maps.Clone(i.as))
+	return err
 }
