@@ -60,6 +60,7 @@ type Config struct {
 type Handler struct {
 	cfg      Config
 	probes   map[string][]Check
+	outcomes outcomes
 	graceEnd time.Time
 	stopping atomic.Bool
 }
@@ -72,7 +73,7 @@ func New(cfg Config) *Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	h := &Handler{cfg: cfg, graceEnd: time.Now().Add(cfg.StartupGrace)}
+	h := &Handler{cfg: cfg, outcomes: outcomes{of: map[[2]string]*outcome{}}, graceEnd: time.Now().Add(cfg.StartupGrace)}
 	healthz := cfg.Healthz
 	if healthz == nil {
 		healthz = cfg.Readyz
@@ -138,7 +139,6 @@ func (h *Handler) serveSingle(w http.ResponseWriter, r *http.Request, kind, name
 			continue
 		}
 		if err := h.run(r.Context(), kind, c); err != nil {
-			h.cfg.Log.Warn("health check failed", "probe", kind, "check", name, "err", err)
 			reason := "reason withheld"
 			if h.cfg.Reveal != nil && h.cfg.Reveal(r.Context()) {
 				reason = err.Error()
@@ -168,7 +168,6 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, kind string, 
 		}
 		if err := h.run(r.Context(), kind, c); err != nil {
 			failed = true
-			h.cfg.Log.Warn("health check failed", "probe", kind, "check", c.Name, "err", err)
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			continue
 		}
@@ -205,6 +204,9 @@ func (h *Handler) run(ctx context.Context, kind string, c Check) error {
 	err := h.check(ctx, c)
 	if h.cfg.Observe != nil {
 		h.cfg.Observe(c.Name, kind, err == nil)
+	}
+	if err == nil || ctx.Err() == nil { // a client that has gone says nothing about the check
+		h.outcomes.note(h.cfg.Log, kind, c.Name, err)
 	}
 	return err
 }
