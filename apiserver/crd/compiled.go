@@ -1,6 +1,8 @@
 package crd
 
 import (
+	"bytes"
+	"container/list"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -24,8 +26,13 @@ type Version struct {
 	resource   *kinds.Resource
 
 	compiled *compilations
+	bytes    int        // that it takes, about, when it is compiled
 	mu       sync.Mutex // of the one that compiles
 	now      atomic.Pointer[compilation]
+
+	// Guarded by compiled.mu.
+	place *list.Element // in compiled.queue
+	gone  bool          // the definition was replaced or deleted
 }
 
 // Of returns the version that a resource was made of, or nil for a built-in one.
@@ -49,25 +56,74 @@ type compilation struct {
 	model      *schema.Model
 }
 
-// maxCompilations is how many schemas are kept compiled: large ones take a
-// megabyte.
-const maxCompilations = 256
+const (
+	// maxCompilations is how many schemas are kept compiled.
+	maxCompilations = 256
+	// maxCompiled bounds what they take, in bytes by compiledBytes.
+	maxCompiled = 256 << 20
+	// A rule takes ruleBytes compiled, and each byte of a definition schemaFactor times as much.
+	ruleBytes    = 64 << 10
+	schemaFactor = 12
+)
 
 // compilations bounds what is compiled: when there are too many, the oldest is
-// dropped and compiled again when it is needed.
+// dropped and compiled again when it is needed. What is not served any more is dropped at once.
 type compilations struct {
 	mu    sync.Mutex
-	queue []*Version
+	queue list.List // of *Version
+	bytes int
 }
 
+// add keeps what a version has compiled.
 func (c *compilations) add(v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queue) >= maxCompilations {
-		c.queue[0].now.Store(nil)
-		c.queue = append(c.queue[:0:0], c.queue[1:]...)
+	if v.gone {
+		return // it goes with the requests that began before
 	}
-	c.queue = append(c.queue, v)
+	v.place = c.queue.PushBack(v)
+	c.bytes += v.bytes
+	for c.queue.Len() > maxCompilations || c.bytes > maxCompiled && c.queue.Len() > 1 {
+		c.drop(c.queue.Front().Value.(*Version))
+	}
+}
+
+// drop forgets what a version has compiled. mu is held.
+func (c *compilations) drop(v *Version) {
+	if v.place == nil {
+		return
+	}
+	c.queue.Remove(v.place)
+	c.bytes -= v.bytes
+	v.place = nil
+	v.now.Store(nil)
+}
+
+// end drops the compilation of a version whose definition is not there any more, for good.
+func (c *compilations) end(v *Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.gone = true
+	c.drop(v)
+}
+
+// hand hands the compilation of a version to that which comes in its place, with the same schema.
+func (c *compilations) hand(from, to *Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from.gone = true
+	if from.place == nil {
+		return
+	}
+	c.bytes += to.bytes - from.bytes
+	to.place, from.place = from.place, nil
+	to.place.Value = to
+	to.now.Store(from.now.Load())
+}
+
+// compiledBytes is about what a version of a stored definition takes when it is compiled. The other versions count as well.
+func compiledBytes(stored []byte) int {
+	return schemaFactor*len(stored) + ruleBytes*bytes.Count(stored, []byte(`"rule":`))
 }
 
 // Model is the version's schema as other packages use it. It is compiled on first

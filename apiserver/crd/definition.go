@@ -93,9 +93,10 @@ func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 		len(validation.IsDNS1035Label(d.Spec.Names.Plural)) == 0 && v.Key == d.Spec.Names.Plural+"."+d.Spec.Group
 	d.webhook = conversion.Of(d.Metadata.Name, d.Spec.Conversion)
 	d.Spec.Conversion = nil
+	size := compiledBytes(v.Value())
 	for i := range d.Spec.Versions {
 		doc := &d.Spec.Versions[i]
-		made := &Version{definition: d, document: doc, compiled: compiled}
+		made := &Version{definition: d, document: doc, compiled: compiled, bytes: size}
 		made.resource = d.resource(made, doc)
 		d.versions = append(d.versions, made)
 		doc.Schema = nil // read again when it is compiled
@@ -169,12 +170,19 @@ func Ended(r *kinds.Resource) <-chan struct{} {
 func (d *Definition) succeed(before *Definition) {
 	if before.serving == d.serving && before.ended != nil {
 		d.ended = before.ended
+		for i, v := range before.versions {
+			v.compiled.hand(v, d.versions[i])
+		}
 		return
 	}
 	before.end()
 }
 
+// end ends a definition that was replaced or deleted.
 func (d *Definition) end() {
+	for _, v := range d.versions {
+		v.compiled.end(v)
+	}
 	if d.ended != nil {
 		close(d.ended)
 	}
