@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/request"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Observer is told what the server does; the metrics are made from it. Methods
@@ -33,6 +34,9 @@ type Observer interface {
 	Converted(e *request.Conversion)
 	// Panicked is called for each contained panic.
 	Panicked(k *request.Kind)
+	// Gone is called when a resource is not served any more, and again when all requests for it have ended. last says
+	// that no version of it is served. It is not called on the goroutine of a request.
+	Gone(gvr schema.GroupVersionResource, last bool)
 }
 
 // noObserver is the Observer of a server that nobody watches.
@@ -48,3 +52,4 @@ func (noObserver) WriteRetried(*request.Kind)             {}
 func (noObserver) Deprecated(*request.Kind, string)       {}
 func (noObserver) Converted(*request.Conversion)          {}
 func (noObserver) Panicked(*request.Kind)                 {}
+func (noObserver) Gone(schema.GroupVersionResource, bool) {}

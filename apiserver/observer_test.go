@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/request"
 	"golang.org/x/net/websocket"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // watchBytes is an Observer that counts what watches send.
@@ -26,6 +27,7 @@ func (*watchBytes) RequestStarted(*request.Kind)                      {}
 func (*watchBytes) RequestDone(*request.Kind, request.End)            {}
 func (*watchBytes) RequestRefused(mutating bool, reason string)       {}
 func (*watchBytes) WaitedForSlot(time.Duration)                       {}
+func (*watchBytes) Gone(schema.GroupVersionResource, bool)            {}
 func (*watchBytes) InFlight(mutating bool, requests int, bytes int64) {}
 func (*watchBytes) WriteRetried(*request.Kind)                        {}
 func (*watchBytes) Deprecated(*request.Kind, string)                  {}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,20 +319,17 @@ func New(cfg Config) (*Server, error) {
 	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 4, masters: cfg.Limits.AggregatedWatches}
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
-	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetDeliveries()) })
+	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetGone()) })
 	return s, nil
 }
 
-// forgetDeliveries returns what has the resources forgotten whose events are measured no more
-// because they are not served.
-func (s *Server) forgetDeliveries() func() {
-	var before *kinds.Registry
+// forgetGone returns what has the resources forgotten, in measures, that are not served any more.
+func (s *Server) forgetGone() func() {
+	var gone goneResources
 	return func() {
 		now := s.cfg.Kinds()
-		s.cfg.Delivery.Forget(now != before, func(group, resource string) bool {
-			return slices.ContainsFunc(now.All(), func(r *kinds.Resource) bool { return r.Group == group && r.Plural == resource })
-		})
-		before = now
+		s.cfg.Delivery.Forget(now != gone.before, func(group, resource string) bool { return serves(now, group, resource) })
+		gone.look(now, s.cfg.Observer)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/request"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
@@ -40,14 +41,15 @@ func (c *counting) RequestDone(k *request.Kind, e request.End) {
 		c.open.Add(-1)
 	}
 }
-func (c *counting) RequestRefused(bool, string)           {}
-func (c *counting) WaitedForSlot(time.Duration)           {}
-func (c *counting) InFlight(bool, int, int64)             {}
-func (c *counting) WatchEvents(*request.Kind, int, int64) {}
-func (c *counting) WriteRetried(*request.Kind)            {}
-func (c *counting) Deprecated(*request.Kind, string)      {}
-func (c *counting) Converted(*request.Conversion)         {}
-func (c *counting) Panicked(*request.Kind)                {}
+func (c *counting) RequestRefused(bool, string)            {}
+func (c *counting) WaitedForSlot(time.Duration)            {}
+func (c *counting) Gone(schema.GroupVersionResource, bool) {}
+func (c *counting) InFlight(bool, int, int64)              {}
+func (c *counting) WatchEvents(*request.Kind, int, int64)  {}
+func (c *counting) WriteRetried(*request.Kind)             {}
+func (c *counting) Deprecated(*request.Kind, string)       {}
+func (c *counting) Converted(*request.Conversion)          {}
+func (c *counting) Panicked(*request.Kind)                 {}
 
 // second bounds how long a stream takes to end when one of its two ends does. That is at once; a wait for the
 // other end, which must not be there, lasts for 5 s.

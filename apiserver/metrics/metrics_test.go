@@ -19,6 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/request"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -34,6 +35,49 @@ func newMetrics(t *testing.T) *Metrics {
 }
 
 var pods = request.Kind{Verb: "list", Version: "v1", Resource: "pods", Scope: "namespace", Component: "apiserver"}
+
+// TestGone: a resource that has gone leaves no series, and what is there beside it stays.
+func TestGone(t *testing.T) {
+	m := newMetrics(t)
+	text := func() string {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	use := func(gvr schema.GroupVersionResource) {
+		for _, verb := range []string{"get", "list", "watch", "create", "apply"} {
+			k := request.Kind{Verb: verb, Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Scope: "cluster", Component: "apiserver", LongRunning: verb == "watch"}
+			m.RequestStarted(&k)
+			m.WatchEvents(&k, 2, 4000)
+			m.RequestDone(&k, request.End{Code: 200})
+			m.RequestDone(&k, request.End{Code: 429})
+			m.WriteRetried(&k)
+			m.Panicked(&k)
+			m.Deprecated(&k, "1.37")
+		}
+		m.StoreOperation("create", gvr.Group, gvr.Resource, time.Millisecond)
+		m.Converted(&request.Conversion{Definition: gvr.GroupResource().String(), From: "v1", To: "v2"})
+	}
+	v1, v2 := schema.GroupVersionResource{Group: "g.example", Version: "v1", Resource: "as"}, schema.GroupVersionResource{Group: "g.example", Version: "v2", Resource: "as"}
+	other := schema.GroupVersionResource{Group: "g.example", Version: "v1", Resource: "bs"}
+	use(other)
+	before := strings.Count(text(), "\n")
+	use(v1)
+	withOne := strings.Count(text(), "\n")
+	use(v2)
+	m.Gone(v2, false)
+	if got := text(); strings.Contains(got, `,version="v2"`) || strings.Count(got, "\n") != withOne {
+		t.Errorf("a version has gone: %d lines, want %d", strings.Count(got, "\n"), withOne)
+	}
+	m.Gone(v1, true)
+	if got := text(); strings.Contains(got, `"as"`) || strings.Contains(got, `"as.g.example"`) || strings.Count(got, "\n") != before {
+		t.Errorf("the resource has gone: %d lines, want %d", strings.Count(got, "\n"), before)
+	}
+	use(v1)
+	if got := text(); strings.Count(got, "\n") != withOne {
+		t.Errorf("it is back: %d lines, want %d", strings.Count(got, "\n"), withOne)
+	}
+}
 
 // exercise touches every family once.
 func exercise(m *Metrics) {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/request"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 type requestSeries struct {
@@ -199,6 +201,40 @@ func (m *Metrics) RequestDone(k *request.Kind, e request.End) {
 	if x.size != nil {
 		x.size.Observe(float64(e.ResponseBytes))
 	}
+}
+
+// Gone drops the series of a resource that is not served any more, as apiserver.Observer has it: definitions come and go,
+// and each would leave some 280 series for good.
+func (m *Metrics) Gone(gvr schema.GroupVersionResource, last bool) {
+	s := &m.requests
+	s.mu.Lock()
+	next := maps.Clone(*s.kinds.Load())
+	maps.DeleteFunc(next, func(k request.Kind, _ *kindSeries) bool {
+		return k.Group == gvr.Group && k.Version == gvr.Version && k.Resource == gvr.Resource
+	})
+	s.kinds.Store(&next)
+	s.mu.Unlock()
+	version := prometheus.Labels{"group": gvr.Group, "version": gvr.Version, "resource": gvr.Resource}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		s.total, s.duration, s.sli, s.sizes, s.longRunning, s.terminations, s.watchEvents, m.lifecycle.deprecated,
+	} {
+		v.DeletePartialMatch(version)
+	}
+	s.watchSizes.drop(gvr.Group, gvr.Version, gvr.Resource)
+	if !last {
+		return
+	}
+	resource := prometheus.Labels{"group": gvr.Group, "resource": gvr.Resource}
+	m.store.operations.Range(func(key, _ any) bool {
+		if k := key.(operationKey); k.group == gvr.Group && k.resource == gvr.Resource {
+			m.store.operations.Delete(key)
+		}
+		return true
+	})
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{s.retries, s.panics, m.store.requestTotal, m.store.requestTime} {
+		v.DeletePartialMatch(resource)
+	}
+	m.conversions.versions.DeletePartialMatch(prometheus.Labels{"crd_name": gvr.GroupResource().String()})
 }
 
 // RequestRefused counts a request that was not admitted. Reasons are a closed set.

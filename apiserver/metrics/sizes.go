@@ -33,7 +33,7 @@ func (r *registrar) sizes(name, help string, buckets []float64, labels ...string
 	return v
 }
 
-// with returns the series with these labels. It is there from then on.
+// with returns the series with these labels. It is there from then on, until it is dropped.
 func (v *sizesVec) with(labels ...string) *sizes {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -45,6 +45,13 @@ func (v *sizesVec) with(labels ...string) *sizes {
 	s := &sizes{labels: labels, bounds: v.bounds, buckets: make([]atomic.Uint64, len(v.bounds)+1)}
 	v.sets = append(v.sets, s)
 	return s
+}
+
+// drop forgets the series with these labels, until they are asked for again.
+func (v *sizesVec) drop(labels ...string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sets = slices.DeleteFunc(slices.Clone(v.sets), func(s *sizes) bool { return slices.Equal(s.labels, labels) })
 }
 
 // add counts n things that have so many bytes together; each is taken to be of average size.

@@ -1,0 +1,59 @@
+package apiserver
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// told keeps what it is told of resources that are gone.
+type told struct {
+	noObserver
+	of []string
+}
+
+func (t *told) Gone(gvr schema.GroupVersionResource, last bool) {
+	t.of = append(t.of, fmt.Sprintf("%s/%s last=%t", gvr.Version, gvr.Resource, last))
+}
+
+// TestGoneResources: the observer is told at once, and when all requests have ended, unless a resource is back.
+func TestGoneResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		served := func(versions ...string) *kinds.Registry {
+			var all []*kinds.Resource
+			for _, v := range versions {
+				all = append(all, &kinds.Resource{Group: "g", Version: v, Kind: "A", Plural: "as"})
+			}
+			return kinds.NewRegistry(all)
+		}
+		var g goneResources
+		for _, x := range []struct {
+			now  *kinds.Registry
+			want string
+		}{
+			{served("v1", "v2"), "[]"},
+			{served("v2"), "[v1/as last=false]"},
+			{served(), "[v2/as last=true]"},
+			{served("v2"), "[]"},
+		} {
+			var o told
+			g.look(x.now, &o)
+			g.look(x.now, &o)
+			if got := fmt.Sprint(o.of); got != x.want {
+				t.Errorf("%s, want %s", got, x.want)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(goneFor)
+		var o told
+		g.look(g.before, &o)
+		g.look(g.before, &o)
+		if got := fmt.Sprint(o.of); got != "[v1/as last=false]" || len(g.since) != 0 {
+			t.Errorf("in the end %s, %v", got, g.since)
+		}
+	})
+}
