@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/decoded"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/view"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,6 +50,7 @@ type Aggregator struct {
 	discovered atomic.Pointer[Discovered]
 	lost       *prometheus.CounterVec
 	reading    chan struct{} // whose turn it is to read a large document
+	room       *decoded.Room // for other answers that are decoded
 }
 
 // New returns the Aggregator of a store. It starts nothing: see Run.
@@ -59,7 +61,7 @@ func New(cfg Config) *Aggregator {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	a := &Aggregator{cfg: cfg, state: state.New(cfg.Store), local: map[apischema.GroupVersion]bool{}, lost: newLost(), reading: make(chan struct{}, 1)}
+	a := &Aggregator{cfg: cfg, state: state.New(cfg.Store), local: map[apischema.GroupVersion]bool{}, lost: newLost(), reading: make(chan struct{}, 1), room: decoded.NewRoom(decoded.Most)}
 	for _, r := range cfg.Builtin.All() {
 		a.local[r.GroupVersion()] = true
 	}

@@ -335,6 +335,13 @@ func TestDiscovery(t *testing.T) {
 		case now == "garbage":
 			w.Header().Set("Content-Type", r.Header.Get("Accept"))
 			fmt.Fprint(w, "{{{")
+		case now == "much memory":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprintf(w, `{"items":[{"metadata":{"name":"widgets.example.com","managedFields":[%s{}]},"versions":[{"version":"v1","resources":[]}]}]}`, strings.Repeat("{},", 2<<20))
+		case now == "many words":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprintf(w, `{"items":[{"metadata":{"name":"widgets.example.com"},"versions":[{"version":"v1","resources":[{"resource":"widgets","verbs":[%s"get"]}]}]}]}`,
+				strings.Repeat(`"a verb that is longer than others",`, 100_000))
 		case r.URL.Path == "/apis":
 			w.Header().Set("Content-Type", r.Header.Get("Accept"))
 			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
@@ -374,7 +381,7 @@ func TestDiscovery(t *testing.T) {
 	if res, _ := e.get(widgets); res.StatusCode != 404 {
 		t.Errorf("a server that answers this node is not asked: %d", res.StatusCode)
 	}
-	for _, now := range []string{"garbage", "endless"} {
+	for _, now := range []string{"garbage", "endless", "much memory", "many words"} {
 		<-mode
 		mode <- now
 		e.put("widgets.example.com", true, nil) // another revision: it is asked again

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/decoded"
 	v2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,7 @@ const (
 	maxFetches    = 64               // servers that are asked at once
 	maxDocument   = 8 << 20          // bytes of one answer
 	maxResources  = 2000             // of one version
+	maxVersion    = 2 << 20          // bytes of what is told of one version
 	failureLength = 1 << 10          // bytes of what is told of a failure
 )
 
@@ -192,8 +194,13 @@ func (a *Aggregator) ask(ctx context.Context, s *server, versions []apischema.Gr
 		return nil, err
 	case res.StatusCode == http.StatusNotModified && etag != "":
 	case res.StatusCode == http.StatusOK && isAggregated(res.Header.Get("Content-Type")):
-		if out.versions, err = readAggregated(body, versions); err != nil {
-			return nil, err
+		give, err := a.room.Take(ctx, decoded.Cost(body), decoded.Most)
+		if err == nil {
+			out.versions, err = readAggregated(body, versions)
+			give()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("GET /apis: %w", err)
 		}
 		out.etag = res.Header.Get("Etag")
 		if len(out.etag) > failureLength {
@@ -235,6 +242,9 @@ func readAggregated(body []byte, versions []apischema.GroupVersion) (map[apische
 					return nil, fmt.Errorf("discovery: %s has %d resources, at most %d are taken", gv, len(v.Resources), maxResources)
 				}
 				out[gv] = withKinds(v)
+				if err := checkSize(gv, v); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -267,6 +277,11 @@ func (a *Aggregator) legacy(ctx context.Context, s *server, gv apischema.GroupVe
 	if res.StatusCode != http.StatusOK {
 		return out, fmt.Errorf("GET %s: %d", path, res.StatusCode)
 	}
+	give, err := a.room.Take(ctx, decoded.Cost(body), decoded.Most)
+	if err != nil {
+		return out, fmt.Errorf("GET %s: %w", path, err)
+	}
+	defer give()
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(body, &list); err != nil {
 		return out, fmt.Errorf("discovery of %s: %w", gv, err)
@@ -278,7 +293,16 @@ func (a *Aggregator) legacy(ctx context.Context, s *server, gv apischema.GroupVe
 	if out.Resources, err = convertResources(list.APIResources, gv); err != nil {
 		return out, fmt.Errorf("discovery of %s: %w", gv, err)
 	}
-	return withKinds(out), nil
+	return withKinds(out), checkSize(gv, out)
+}
+
+// checkSize refuses what a version serves if it is so long that all clients would notice: they are told it with all else.
+func checkSize(gv apischema.GroupVersion, v v2.APIVersionDiscovery) error {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > maxVersion {
+		err = fmt.Errorf("discovery: what %s serves takes %d bytes to tell, at most %d are taken", gv, len(text), maxVersion)
+	}
+	return err
 }
 
 // openAPIHashes are those of a server's documents of version 3. One that has none is none the worse.
@@ -287,6 +311,11 @@ func (a *Aggregator) openAPIHashes(ctx context.Context, s *server, versions []ap
 	if err != nil || res.StatusCode != http.StatusOK {
 		return nil
 	}
+	give, err := a.room.Take(ctx, decoded.Cost(body), decoded.Most)
+	if err != nil {
+		return nil
+	}
+	defer give()
 	var list struct {
 		Paths map[string]struct {
 			URL string `json:"serverRelativeURL"`

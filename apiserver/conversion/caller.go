@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/decoded"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/slots"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +48,11 @@ type Caller struct {
 	recent  []string           // of clients, the one used last at the end
 
 	answers budget
+	room    *decoded.Room
 }
+
+// maxDecoded is the room for the answers that are decoded at a time, by decoded.Cost.
+const maxDecoded = 256 << 20
 
 // maxClients is how many webhooks' connections are kept.
 const maxClients = 64
@@ -69,7 +74,7 @@ func NewCaller(cfg Config) *Caller {
 	if cfg.Answers == 0 {
 		cfg.Answers = 128 << 20
 	}
-	c := &Caller{cfg: cfg, clients: map[string]*client{}}
+	c := &Caller{cfg: cfg, clients: map[string]*client{}, room: decoded.NewRoom(maxDecoded)}
 	c.answers.max = cfg.Answers
 	return c
 }
@@ -131,6 +136,12 @@ func (c *Caller) ask(ctx context.Context, x *client, w *Webhook, objects []map[s
 		return nil, callFailed, failed(kind, err)
 	}
 	defer c.answers.release(int64(len(raw)))
+	// What an answer may take follows from what it is the answer to: a page of objects may be large.
+	give, err := c.room.Take(ctx, decoded.Cost(raw), decoded.Most+4*decoded.Cost(body))
+	if err != nil {
+		return nil, callFailed, failed(kind, err)
+	}
+	defer give()
 	read, err := read(version, raw)
 	if err != nil {
 		return nil, callFailed, failed(kind, err)

@@ -176,6 +176,23 @@ func TestConvertBytes(t *testing.T) {
 	}
 }
 
+// TestConvertMemory: what an answer takes when it is decoded is bounded by what was sent, and given back.
+func TestConvertMemory(t *testing.T) {
+	_, hook := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"response":{"convertedObjects":[` + strings.Repeat("1,", 1<<20) + `1]}}`))
+	})
+	c := NewCaller(Config{})
+	defer c.Close()
+	for range 3 {
+		if _, err := c.Convert(t.Context(), hook, []map[string]any{object("a")}, v2); err == nil || !strings.Contains(err.Error(), "MiB of memory") {
+			t.Errorf("%v", err)
+		}
+	}
+	if c.answers.held != 0 {
+		t.Errorf("%d bytes held", c.answers.held)
+	}
+}
+
 // A service is asked under its name, wherever it is.
 func TestConvertService(t *testing.T) {
 	server, hook := answering(t, convert)

@@ -164,13 +164,15 @@ var rooms = map[string]room{
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
-	"apiserver/admission/answers":     {reach: noRaft},
+	"apiserver/admission/answers": {ours: []string{"apiserver/decoded"}, reach: noRaft},
+	// JSON as bytes: what it means is others'.
+	"apiserver/decoded":               {reach: noRaft},
 	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
 	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
 	// Reviews on the wire: bytes, not what they mean.
 	"apiserver/admission/webhook/direct": {ours: []string{"apiserver/admission/answers"}, reach: noRaft},
 	// Other servers' APIs, by rows of this node's state. It calls them; it changes nothing.
-	"apiserver/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds"}, reach: noRaft},
+	"apiserver/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/decoded", "apiserver/kinds"}, reach: noRaft},
 	// The way to kubelets and Pods: objects of k8s.io/api in, connections out. It reads no state.
 	"apiserver/kubelet": {ours: []string{"apiserver/egress"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
@@ -192,7 +194,7 @@ var rooms = map[string]room{
 	// Definitions are read from their table: what is served follows from it alone.
 	"apiserver/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
-	"apiserver/conversion":   {ours: []string{"apiserver/request", "apiserver/slots"}, reach: noRaft},
+	"apiserver/conversion":   {ours: []string{"apiserver/decoded", "apiserver/request", "apiserver/slots"}, reach: noRaft},
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},

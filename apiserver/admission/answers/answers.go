@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/quorate/quorate/apiserver/decoded"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -27,18 +28,29 @@ const (
 	maxAnswers  = 128 << 20
 	maxDecision = 32 << 20
 	maxGrowth   = 8 << 20
+	// maxDecoded is the room for all that is decoded at a time, by decoded.Cost.
+	maxDecoded = 256 << 20
 )
 
 // maxWork bounds the operations of a patch times the bytes of object and patch, as the patches of
 // clients are bounded: an operation on an array can cost as much as the array is long.
 const maxWork = 4 << 30
 
+// smallAnswer is up to how many bytes of an answer its patch is decoded without a look at what it would take. In a review it
+// is text, whose parts decoded.Cost does not see.
+const smallAnswer = 64 << 10
+
 // minOperation is how many bytes of an answer an operation of a patch has at least.
 const minOperation = 30
 
-// Limits bound the answers that are read at a time. The zero value is ready. Safe for concurrent
-// use.
-type Limits struct{ held atomic.Int64 }
+// Limits bound the answers that are read and decoded at a time. Safe for concurrent use.
+type Limits struct {
+	held atomic.Int64
+	room *decoded.Room
+}
+
+// NewLimits returns limits that nothing counts in.
+func NewLimits() *Limits { return &Limits{room: decoded.NewRoom(maxDecoded)} }
 
 // Transport is a transport whose answers are bounded, and which follows no redirects: a server is
 // where its configuration says, and what it is sent may be secret. Errors are told by what reads
@@ -73,8 +85,10 @@ func (l *Limits) Release(ctx context.Context, size int64, again bool) {
 }
 
 // Small reports whether whatever patch is in an answer to a request of so many bytes, it can be
-// applied within the bound of work.
-func Small(answer, sent int64) bool { return answer/minOperation*(sent+answer) <= maxWork }
+// applied within the bound of work, and decoded.
+func Small(answer, sent int64) bool {
+	return answer <= smallAnswer && answer/minOperation*(sent+answer) <= maxWork
+}
 
 // decision is what servers have answered to one request so far.
 type decision struct {
@@ -123,6 +137,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	if r.Context().Value(aloneKey{}) != nil {
+		alone := *r // a RoundTripper does not change what it is given
+		alone.Close = true
+		r = &alone
+	}
 	w, err := t.next.RoundTrip(r)
 	if err != nil {
 		return w, err
@@ -144,6 +163,7 @@ type body struct {
 	all  *bytes.Reader // nil: it is not read yet
 	err  error
 	held int64
+	give func() // the room for what is decoded; nil: it has none
 }
 
 // Read implements io.Reader. Errors: the answer is too long, or all answers are, or a patch in it
@@ -156,7 +176,7 @@ func (b *body) Read(p []byte) (int, error) {
 			err = context.Cause(b.ctx)
 		}
 		if err == nil {
-			err = checkPatch(raw, b.sent)
+			err = b.take(raw, b.sent)
 		}
 		b.all, b.err = bytes.NewReader(raw), err
 	}
@@ -166,11 +186,55 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.all.Read(p)
 }
 
+// take takes room for what an answer is decoded to, and checks its patch.
+func (b *body) take(raw []byte, sent int64) (err error) {
+	c, charged := b.ctx.Value(chargeKey{}).(*charge)
+	if charged {
+		c.end() // the answer before this one was in vain: who waits here holds nothing
+	}
+	if b.give, err = b.limits.room.Take(b.ctx, decoded.Cost(raw), decoded.Most); err != nil {
+		return err
+	}
+	if charged {
+		c.give, b.give = b.give, nil
+	}
+	return checkPatch(raw, sent)
+}
+
 // Close implements io.Closer.
 func (b *body) Close() error {
 	b.limits.held.Add(-b.held)
 	b.held = 0
+	if b.give != nil {
+		b.give()
+		b.give = nil
+	}
 	return b.from.Close()
+}
+
+type aloneKey struct{}
+
+// Alone returns a context whose requests have connections of their own. It is for answers that do not name what they are the
+// answer to: on a connection that is used again, what a server sends behind an answer is the next one.
+func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
+
+// charge is the room that the last answer within a context takes. It is for one goroutine at a time.
+type charge struct{ give func() }
+
+func (c *charge) end() {
+	if c.give != nil {
+		c.give()
+		c.give = nil
+	}
+}
+
+type chargeKey struct{}
+
+// Charged returns a context in which the room for what answers are decoded to is held until done is called, and not only
+// until they are read.
+func Charged(ctx context.Context) (_ context.Context, done func()) {
+	c := &charge{}
+	return context.WithValue(ctx, chargeKey{}, c), c.end
 }
 
 // counted reads what a body is from, and counts it.
@@ -209,6 +273,9 @@ func checkPatch(raw []byte, sent int64) error {
 	// The library is upstream's: of fields of nearly the same name it takes the same one.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &review); err != nil {
 		return fmt.Errorf("an answer of this size must be a review in JSON: %w", err) // upstream also reads YAML and protobuf
+	}
+	if cost := decoded.Cost(review.Response.Patch); cost > decoded.Most {
+		return fmt.Errorf("the patch: %w", &decoded.TooLargeError{Cost: cost, Most: decoded.Most})
 	}
 	if json.Unmarshal(review.Response.Patch, &operations) != nil {
 		return nil // no patch

@@ -57,7 +57,7 @@ func newPlugin(config io.Reader, log *slog.Logger) (*plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Wrap(new(answers.Limits).Transport)
+	client.Wrap(answers.NewLimits().Transport)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -138,7 +138,8 @@ func (p *plugin) ask(ctx context.Context, spec v1alpha1.ImageReviewSpec) (*v1alp
 	}
 	review := &v1alpha1.ImageReview{Spec: spec}
 	// What several tries answer is bounded together.
-	ctx = answers.WithDecision(ctx)
+	ctx, done := answers.Charged(answers.Alone(answers.WithDecision(ctx)))
+	defer done()
 	over := slots.Waiting(ctx)
 	result := p.backend.WithExponentialBackoff(ctx, func() rest.Result { return p.backend.RestClient.Post().Body(review).Do(ctx) })
 	over()

@@ -199,6 +199,11 @@ func (c *call) ask(ctx context.Context) (*webhookrequest.AdmissionResponse, erro
 	if c.version == v1beta1 {
 		into = &admissionv1beta1.AdmissionReview{}
 	}
+	ctx, done := answers.Charged(ctx)
+	defer done()
+	if c.version == v1beta1 {
+		ctx = answers.Alone(ctx)
+	}
 	if err := r.Do(ctx).Into(into); err != nil {
 		return nil, c.uncallable(err)
 	}

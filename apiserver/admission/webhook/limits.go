@@ -14,7 +14,7 @@ import (
 // wrapped makes the answers to each client of a webhook bounded ones, its usual calls direct, and its
 // connections those of egress.
 func (cfg *Config) wrapped(inner webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-	limits := new(answers.Limits)
+	limits := answers.NewLimits()
 	wrap := func(c *rest.Config, dial func(ctx context.Context, network, address string) (net.Conn, error), err error) (*rest.Config, error) {
 		if err != nil {
 			return nil, err

@@ -60,7 +60,7 @@ func newHook(t *testing.T, only2 bool) *hook {
 	t.Cleanup(h.Close)
 	base := h.Client().Transport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{}).DialContext
-	h.chain = direct.Transport(base, new(answers.Limits))
+	h.chain = direct.Transport(base, answers.NewLimits())
 	h.client = direct.Of(h.chain)
 	return h
 }
@@ -151,7 +151,7 @@ func TestTunnelled(t *testing.T) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		return struct{ net.Conn }{c}, err
 	}
-	h.chain = direct.Transport(base, new(answers.Limits))
+	h.chain = direct.Transport(base, answers.NewLimits())
 	h.client = direct.Of(h.chain)
 	h.ask(t)
 	if _, ok := h.send(t, true); ok {
@@ -177,7 +177,7 @@ func TestNoCheck(t *testing.T) {
 			h := newHook(t, false)
 			base := h.Client().Transport.(*http.Transport).Clone()
 			base.DialContext = (&net.Dialer{}).DialContext
-			chain := direct.Transport(base, new(answers.Limits))
+			chain := direct.Transport(base, answers.NewLimits())
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
@@ -273,7 +273,7 @@ func newScript(t *testing.T, replies func() []string) *script {
 		return failing{c.(*net.TCPConn), s}, nil
 	}
 	t.Cleanup(base.CloseIdleConnections)
-	s.chain = direct.Transport(base, new(answers.Limits))
+	s.chain = direct.Transport(base, answers.NewLimits())
 	s.client = direct.Of(s.chain)
 	return s
 }
