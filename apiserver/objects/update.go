@@ -41,6 +41,8 @@ func (p Put) insert(o *Op) (Change, error) {
 	switch rev, err := parseObjectRevision(meta); {
 	case err != nil:
 		return Change{}, err
+	case o.Resource.CreateOnUpdate && rev == 0 && tree.Text(meta, "uid") != "":
+		return Change{}, status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), tree.Text(meta, "uid"), "")
 	case o.Resource.CreateOnUpdate && rev == 0:
 		return o.decideInsert(obj, meta)
 	}
