@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -130,11 +132,37 @@ func (c *Config) checkPlace(bad *mistakes, derived map[string]bool) {
 	}
 }
 
+// checkHosts refuses hosts within the addresses of Services. kube-proxy of each worker answers for all of these, so that
+// the workers could not reach the API, and the Service kubernetes could get the address of a host.
+func (c *Config) checkHosts(bad *mistakes, services []netip.Prefix) {
+	hosts := []struct{ name, addr string }{{"api-advertise-address", c.APIAdvertise}, {"peer-advertise-address", c.PeerAdvertise}}
+	for i, addr := range c.Join {
+		hosts = append(hosts, struct{ name, addr string }{fmt.Sprintf("join: item %d", i+1), addr})
+	}
+	for _, h := range hosts {
+		host, _, err := net.SplitHostPort(h.addr)
+		if err != nil {
+			continue // it is said elsewhere what is wrong with it
+		}
+		ip, err := netip.ParseAddr(host)
+		if err != nil {
+			continue // a name
+		}
+		for _, block := range services {
+			if block.Contains(ip.Unmap().WithZone("")) {
+				bad.add("%s: %s is within service-cluster-ip-range %s: kube-proxy would keep workers from it. Take a range that has no host and no Pod, on all nodes", h.name, host, block)
+			}
+		}
+	}
+}
+
 // checkServices checks the addresses of Services and the tokens of service accounts.
 func (c *Config) checkServices(bad *mistakes) {
-	if _, err := service.ParseBlocks(c.ServiceClusterIPRange); err != nil {
+	blocks, err := service.ParseBlocks(c.ServiceClusterIPRange)
+	if err != nil {
 		bad.add("service-cluster-ip-range: %w", err)
 	}
+	c.checkHosts(bad, blocks)
 	if _, err := service.ParsePortRange(c.ServiceNodePortRange); err != nil {
 		bad.add("service-node-port-range: %w", err)
 	}

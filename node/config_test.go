@@ -35,6 +35,13 @@ func TestComplete(t *testing.T) {
 		{"no host for others", func(c *Config) { c.PeerListen = ":7443" }, "peer-advertise-address: :7443 cannot be reached"},
 		{"any port for others", func(c *Config) { c.PeerAdvertise = "a:0" }, "peer-advertise-address: a:0 cannot be reached"},
 		{"join without port", func(c *Config) { c.Join = []string{"a:1", "b"} }, "join: item 2"},
+		{"an API among Services", func(c *Config) { c.APIAdvertise = "10.0.0.4:6443" }, "api-advertise-address: 10.0.0.4 is within service-cluster-ip-range 10.0.0.0/24"},
+		{"a peer among Services", func(c *Config) { c.PeerListen, c.PeerAdvertise = "0.0.0.0:7443", "[::ffff:10.0.0.4]:7443" }, "peer-advertise-address: ::ffff:10.0.0.4 is within"},
+		{"others among Services", func(c *Config) {
+			c.BootstrapExpect, c.Join = 3, []string{"a:1", "[fd00::1]:1"}
+			c.ServiceClusterIPRange = "10.1.0.0/16,fd00::/112"
+		}, "join: item 2: fd00::1 is within"},
+		{"beside Services", func(c *Config) { c.APIAdvertise = "10.0.1.4:6443" }, ""},
 		{"too many", func(c *Config) { c.BootstrapExpect = 10 }, "bootstrap-expect: 10"},
 		{"below none", func(c *Config) { c.BootstrapExpect = -1 }, "bootstrap-expect: -1"},
 		{"expect without join", func(c *Config) { c.BootstrapExpect = 3 }, "3 nodes need --join"},

@@ -30,11 +30,11 @@ file that --config names. A flag wins over a variable, a variable over the file.
 
   # three hosts, each with its own addresses, and the same secret in FILE
   quorate node --bootstrap-expect 3 --join a:7443,b:7443,c:7443 --token-file FILE \
-    --api-address 10.0.0.1:6443 --peer-address 10.0.0.1:7443
+    --api-address 192.0.2.1:6443 --peer-address 192.0.2.1:7443
 
   # one more node; the token is from 'quorate token create'
   quorate node --join a:6443 --join-token @FILE \
-    --api-address 10.0.0.4:6443 --peer-address 10.0.0.4:7443`
+    --api-address 192.0.2.4:6443 --peer-address 192.0.2.4:7443`
 	cli.ExitCodes(c,
 		cli.Note{"1", "it did not start, or has to stop for good: a setting, a port, its data directory, its removal from the cluster"},
 		cli.Note{"2", "it ended itself, because going on could have lost or invented data; start it again"})

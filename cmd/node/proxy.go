@@ -50,7 +50,7 @@ where to begin, and where to go while none of them answers. The kubeconfig's
 user has to read EndpointSlices in the namespace default. The file may come
 later: a kubelet writes it when it has joined. With --nodes-file the list
 outlives the host's restart.`,
-		Example: `  quorate proxy --server 10.0.0.1:6443,10.0.0.2:6443,10.0.0.3:6443 \
+		Example: `  quorate proxy --server 192.0.2.1:6443,192.0.2.2:6443,192.0.2.3:6443 \
     --kubeconfig /etc/kubernetes/kubelet.conf --nodes-file /var/lib/quorate-proxy/nodes.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}

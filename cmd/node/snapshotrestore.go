@@ -41,7 +41,7 @@ The clock of this machine must be right. If it cannot be, --bump-revision says h
 far above the backup the new revisions begin: more than every cluster that was made
 of this backup, of later ones, or of the same one earlier can have gone on.`,
 		Example: `  runuser -u quorate -- quorate snapshot restore - --data-dir /var/lib/quorate/n1 \
-    --name n1 --peer-advertise-address 10.0.0.1:7443 <FILE
+    --name n1 --peer-advertise-address 192.0.2.1:7443 <FILE
   quorate snapshot restore FILE --config /etc/quorate/n1.yaml
   quorate snapshot restore FILE --config .quorate/n1.yaml    # a playground's node`,
 		Args: cli.Exactly("FILE"),
