@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,6 +185,11 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 	}
 	if cluster, _ := m.raft.Features(); !member && p.FeatureVersion < cluster {
 		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, p.FeatureVersion, cluster, ErrTooOld)
+	}
+	if !member && !m.isAt(ctx, id, address) {
+		// As a member it would stay for good: nobody could reach it, and while it does not answer no feature version rises.
+		return fmt.Errorf("%w: add %s: %s does not reach it at %s, where it says that it is: its --peer-advertise-address must be one that all members reach",
+			ErrRefused, cmp.Or(p.Name, p.NodeId), m.id.Name(), address)
 	}
 	switch {
 	case member && old.Address == address:

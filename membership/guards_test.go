@@ -622,6 +622,28 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestAddUnreachable: a node that is not where it says is not let in: neither at an address that nobody answers at, nor at
+// one where another node is, as a loopback address is to all others.
+func TestAddUnreachable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(strings.Fields("start a expect=1"))
+	w.run(strings.Fields("start b"))
+	w.formed([]string{"a"})
+	a, b := w.machine("a").node, w.machine("b").node
+	_, version := a.raft.Features()
+	for _, address := range []string{"127.0.0.1:1", b.self().PeerAddress} {
+		_, err := a.change(t.Context(), &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_ADD,
+			Member: &proto.Member{NodeId: "0123456789abcdef0123456789abcdef", Name: "ghost", PeerAddress: address, FeatureVersion: version}})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "does not reach it at "+address) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if conf, err := a.raft.Members(); err != nil || len(conf.Servers) != 1 {
+		t.Errorf("%v %v", conf, err)
+	}
+}
+
 // TestJoinBesideWrongTokens: tries with what is no token do not keep a token from being
 // used.
 func TestJoinBesideWrongTokens(t *testing.T) {
