@@ -37,7 +37,7 @@ type Config struct {
 	// makes one at once (bootstrap-expect). It is ignored once the node has data.
 	BootstrapExpect int
 	// Join are the peer addresses of the nodes, its own may be among them, or the API address of one
-	// node with a JoinToken (join). It is ignored once the node has data.
+	// node with a JoinToken (join). Once the node has data it serves to find members that have moved.
 	Join []string
 	// TokenFile has the cluster's secret, 64 hex digits, the same for every node (token-file;
 	// default: token in DataDir, which a node that is alone makes).

@@ -27,7 +27,7 @@
 // What to know:
 //
 //   - A module that requires this one first gets the Kubernetes libraries in its versions; `go mod
-//     tidy` in an empty one takes newer ones, which works and compiles for minutes.
+//     tidy` in an empty one takes newer ones, of another minor, which does not compile.
 //   - As everywhere, a custom resource is served when its definition is Established, some
 //     milliseconds after it was created.
 //   - Admission is kube-apiserver's, with webhooks at URLs, such as those that envtest installs,

@@ -216,8 +216,8 @@ func awaitSigned(ctx context.Context, client *membership.AdminClient, path strin
 // validity says until when a credential is valid, and that it is not as long as asked for.
 func (c *credential) validity(cert *x509.Certificate, asked time.Time) string {
 	text := "valid until " + cert.NotAfter.Local().Format(time.DateTime)
-	// The node's clock may be a little behind.
-	if c.expires != nil && cert.NotAfter.Before(asked.Add(*c.expires-time.Minute)) {
+	// The signer dates certificates back by five minutes, and the node's clock may be a little behind.
+	if c.expires != nil && cert.NotAfter.Before(asked.Add(*c.expires-6*time.Minute)) {
 		text += fmt.Sprintf(", not for %s: the cluster signs for no longer (--cluster-signing-duration of the nodes)", *c.expires)
 	}
 	return text

@@ -43,7 +43,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringVar(&c.PeerAdvertise, "peer-advertise-address", c.PeerAdvertise, "host:port under which other nodes reach this one (default: --peer-address)")
 	f.StringSliceVar(&c.TLSNames, "tls-san", c.TLSNames, "further names and addresses for the API's certificate")
 	f.IntVar(&c.BootstrapExpect, "bootstrap-expect", c.BootstrapExpect, "make a new cluster when this many nodes have found each other through --join; 1 makes one at once; ignored once the node has data")
-	f.StringSliceVar(&c.Join, "join", c.Join, "peer addresses of the nodes (its own may be among them), or the API address of one node with --join-token; ignored once the node has data")
+	f.StringSliceVar(&c.Join, "join", c.Join, "peer addresses of the nodes (its own may be among them), or the API address of one node with --join-token; once the node has data they serve to find members that have moved")
 	f.StringVar(&c.TokenFile, "token-file", c.TokenFile, "file with the cluster's secret, 64 hex digits, the same on every node (default: DATA-DIR/token)")
 	f.StringVar(&c.JoinToken, "join-token", c.JoinToken, "join token from 'quorate token create', instead of the secret; @FILE reads it from a file")
 	f.BoolVar(&c.Nonvoter, "nonvoter", c.Nonvoter, "stay a non-voter: serve reads and watches, take no part in quorums")
