@@ -56,6 +56,9 @@
 //
 //	format (4, big-endian)  {length (uvarint) key  length (uvarint) value}...  CRC-32C of all before it (4)
 //
+// Format 2 says that raft-log may have segments of format 2; else it is as format 1. A start writes the
+// newest format before it makes a segment, so a release that does not know it ends with a clear error.
+//
 // A new log is made before raft.db gets its name: first the empty raft-log, then raft.db.
 // A raft.db without raft-log, an empty raft.db, and entries without raft.db are ErrLogLost.
 //

@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -117,9 +119,33 @@ func TestUnknownStableFormat(t *testing.T) {
 	must(t, err)
 	must(t, bolt.Set(recordKey, seal(binary.BigEndian.AppendUint32(nil, stableFormat+1))))
 	must(t, bolt.Close())
-	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db: format 2 is unknown, this release knows 1") {
+	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db: format 3 is unknown, this release knows up to 2") {
 		t.Error(err)
 	}
+}
+
+// TestStableFormatOne: a record of format 1 is read, and is of the newest format before a segment can be.
+func TestStableFormatOne(t *testing.T) {
+	dir := t.TempDir()
+	must(t, makeHoled(dir))
+	s, err := openStable(dir, nil)
+	must(t, err)
+	want := *s.pairs.Load()
+	record := encodeStable(want)
+	binary.BigEndian.PutUint32(record, 1)
+	must(t, s.bolt.Set(recordKey, seal(record[:len(record)-4])))
+	must(t, s.Close())
+	s, err = openStable(dir, nil)
+	must(t, err)
+	if got := *s.pairs.Load(); len(want) == 0 || !maps.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("read as %q, want %q", got, want)
+	}
+	record, err = s.bolt.Get(recordKey)
+	must(t, err)
+	if format := binary.BigEndian.Uint32(record); format != stableFormat {
+		t.Errorf("opened, it has format %d", format)
+	}
+	must(t, s.Close())
 }
 
 // TestStableWithoutRecord: a raft.db that has a term in another form is not a lost log, which recovery

@@ -12,8 +12,10 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// stableFormat is the version of the record in raft.db.
-const stableFormat = 1
+// stableFormat is the version of the record in raft.db, and of the log beside it: a log of format 2 may
+// have segments of format 2 (package wal). The record is the same in both. A release that knows format 1 only
+// is refused here, before it takes such a segment for a damaged one.
+const stableFormat = 2
 
 var (
 	// recordKey has the record of the stable store. Do not rename.
@@ -69,8 +71,8 @@ func openStable(dir string, commit CommitFunc) (*stableStore, error) {
 		s.pairs.Store(&pairs)
 	}
 	if err == nil {
-		// The end of the process may have come between the two times.
-		err = s.change(func() error { return bolt.Set(recordKey, record) })
+		// The end of the process may have come between the two times, and the format may be an older one.
+		err = s.change(func() error { return bolt.Set(recordKey, encodeStable(*s.pairs.Load())) })
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", stableFile, err), bolt.Close())
@@ -122,8 +124,8 @@ func decodeStable(b []byte) (map[string][]byte, error) {
 	if len(b) < 4 {
 		return nil, fmt.Errorf("no format: %w", ErrDamaged)
 	}
-	if format := binary.BigEndian.Uint32(b); format != stableFormat {
-		return nil, fmt.Errorf("format %d is unknown, this release knows %d", format, stableFormat)
+	if format := binary.BigEndian.Uint32(b); format < 1 || format > stableFormat {
+		return nil, fmt.Errorf("format %d is unknown, this release knows up to %d", format, stableFormat)
 	}
 	pairs := map[string][]byte{}
 	for rest := b[4:]; len(rest) > 0; {

@@ -54,13 +54,17 @@ func TestTorn(t *testing.T) {
 		before       int // batches
 		n, size      int // of the torn batch
 		segmentBytes int
+		zeros        bool // in the torn batch's data
 	}{
-		{"one entry", 3, 1, 2000, 64 << 10},
-		{"many entries", 3, 8, 700, 64 << 10},
-		{"small entries", 5, 30, 40, 64 << 10},
-		{"the first batch", 0, 3, 900, 64 << 10},
-		{"one that begins a segment", 9, 2, 1500, 8 << 10},
-		{"one that is longer than a segment", 2, 1, 20_000, 8 << 10},
+		{"one entry", 3, 1, 2000, 64 << 10, false},
+		{"many entries", 3, 8, 700, 64 << 10, false},
+		{"small entries", 5, 30, 40, 64 << 10, false},
+		{"the first batch", 0, 3, 900, 64 << 10, false},
+		{"one that begins a segment", 9, 2, 1500, 8 << 10, false},
+		{"one that is longer than a segment", 2, 1, 20_000, 8 << 10, false},
+		{"one entry with zeros", 3, 1, 3000, 64 << 10, true},
+		{"many entries with zeros", 3, 5, 1400, 64 << 10, true},
+		{"one with zeros that is longer than a segment", 2, 1, 20_000, 8 << 10, true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,6 +90,11 @@ func TestTorn(t *testing.T) {
 			w, err = Open(dir, o)
 			must(t, err)
 			batch := entries(rng, 1, next, c.n, c.size)
+			for _, l := range batch {
+				if c.zeros {
+					clear(l.Data[30 : len(l.Data)-30])
+				}
+			}
 			must(t, w.StoreLogs(batch))
 			known = append(known, batch...)
 			must(t, w.Close())
@@ -220,8 +229,9 @@ func TestDamage(t *testing.T) {
 func TestDamagedLengths(t *testing.T) {
 	head := make([]byte, frameHead)
 	head[4] = kindEntry
+	binary.LittleEndian.PutUint16(head[6:], headMark)
 	for size, want := range map[uint32]int{
-		0: frameHead + frameTail, 5: frameHead + 8 + frameTail, maxBytes - 56: frameHead + maxBytes - 55 + frameTail, maxBytes - 55: 0, 1 << 31: 0, 1<<32 - 1: 0,
+		0: frameHead + frameTail, 5: frameHead + 8 + frameTail, maxBytes - 64: frameHead + maxBytes - 63 + frameTail, maxBytes - 63: 0, 1 << 31: 0, 1<<32 - 1: 0,
 	} {
 		binary.LittleEndian.PutUint32(head, size)
 		if got := frameLength(head); got != want {

@@ -45,7 +45,7 @@ func TestExactFit(t *testing.T) {
 	}{
 		{"a batch", [][]*raft.Log{{framed(1, 2024), framed(2, 2032)}}, 1, 1},
 		{"a batch that is too long", [][]*raft.Log{{framed(1, 2024), framed(2, 2040)}}, 2, 2},
-		{"a batch of which the middle is too long", [][]*raft.Log{{framed(1, 2024), framed(2, 4000), framed(3, 56)}}, 2, 2},
+		{"a batch of which the middle is too long", [][]*raft.Log{{framed(1, 2024), framed(2, 3992), framed(3, 64)}}, 2, 2},
 		{"two batches", [][]*raft.Log{{framed(1, 2024)}, {framed(2, 2032)}}, 2, 1},
 		{"two batches that are too long", [][]*raft.Log{{framed(1, 2024)}, {framed(2, 2040)}}, 2, 2},
 	} {
@@ -245,8 +245,8 @@ func TestHeadsOfNoFrame(t *testing.T) {
 		{"the last kind", 4, kindCut, frameHead + 8 + frameTail},
 		{"no kind", 4, 0, 0},
 		{"a later kind", 4, kindCut + 1, 0},
-		{"the first zero", 6, 1, 0},
-		{"the second zero", 7, 1, 0},
+		{"the mark's first byte", 6, 0, 0},
+		{"the mark's second byte", 7, 0, 0},
 		{"all extensions", 8, 5, frameHead + 8 + frameTail},
 		{"more extensions than bytes", 8, 6, 0},
 		{"more bytes than a file has", 3, 0x80, 0},
@@ -254,6 +254,7 @@ func TestHeadsOfNoFrame(t *testing.T) {
 		head := make([]byte, frameHead)
 		binary.LittleEndian.PutUint32(head, 5)
 		head[4] = kindEntry
+		binary.LittleEndian.PutUint16(head[6:], headMark)
 		head[row.at] = row.to
 		if got := frameLength(head); got != row.want {
 			t.Errorf("%s: %d, want %d", row.name, got, row.want)

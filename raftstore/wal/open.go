@@ -108,7 +108,7 @@ func (w *WAL) list() (numbers []uint64, err error) {
 // the first ones.
 func (w *WAL) begun(numbers []uint64) (headers []header, err error) {
 	for i, number := range numbers {
-		s := &segment{number: number, name: nameOf(number)}
+		s := &segment{number: number, name: nameOf(number), format: format}
 		if s.file, err = os.OpenFile(filepath.Join(w.dir, s.name), os.O_RDWR, 0); err != nil {
 			return nil, err
 		}
@@ -125,6 +125,7 @@ func (w *WAL) begun(numbers []uint64) (headers []header, err error) {
 		if !begun {
 			continue
 		}
+		s.format = h.format
 		if len(headers) < i {
 			return nil, fmt.Errorf("%s was begun and %s was not: %w", s.name, nameOf(number-1), ErrDamaged)
 		}
@@ -155,7 +156,7 @@ func (w *WAL) load(s *segment, h, next header) error {
 		b = b[:next.end]
 	}
 	batch := 0 // where the newest one begins
-	end, err := scan(b, s.number, func(at uint32, length int, f frame) error {
+	end, err := scan(b, s.format, s.number, func(at uint32, length int, f frame) error {
 		batch = int(f.batch)
 		return w.take(s, h, at, length, f)
 	})
@@ -169,9 +170,10 @@ func (w *WAL) load(s *segment, h, next header) error {
 		}
 		return nil
 	}
-	if s.full, err = torn(b, s.number, end); err != nil {
+	if s.full, err = torn(b, s.format, s.number, end); err != nil {
 		return err
 	}
+	s.full = s.full || s.format < format
 	if batch <= headerSize {
 		batch = 0
 	}
@@ -245,8 +247,16 @@ func (w *WAL) unused(s *segment) (*segment, error) {
 		return nil, err
 	}
 	s.size = int64(len(b))
-	if dirty, err := torn(b, s.number, headerSize); err != nil || !dirty {
-		return s, err
+	if zeros(b) {
+		return s, nil
+	}
+	// The header's sector is missing, or this is no tear. What format the rest has is not known.
+	err = errors.Join(laterBatch(b, 1, s.number, headerSize), laterBatch(b, format, s.number, headerSize))
+	if err == nil && !zeros(b[:min(sector, len(b))]) {
+		err = fmt.Errorf("frames stand behind no header: %w", ErrDamaged)
+	}
+	if err != nil {
+		return nil, err
 	}
 	err = s.file.Close()
 	s.file = nil

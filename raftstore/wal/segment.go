@@ -116,7 +116,7 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 	if err := w.publish(unfinished, number); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnpublished, err)
 	}
-	return &segment{number: number, name: name, file: f, size: int64(size)}, nil
+	return &segment{number: number, name: name, file: f, size: int64(size), format: format}, nil
 }
 
 // publish gives a segment its name, and tells of it.

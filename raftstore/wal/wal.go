@@ -65,7 +65,8 @@ type segment struct {
 	name   string
 	end    int64 // where the next frame goes; 0 if there is no header yet
 	size   int64 // of the file when it was prepared
-	full   bool  // nothing is appended: a torn batch stands behind end
+	full   bool  // nothing is appended: a torn batch stands behind end, or the format is an older one
+	format byte
 
 	base   uint64  // index of places[0]
 	places []place // of the entries
@@ -166,7 +167,7 @@ func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 	if err := s.read(b, int64(p.at)); err != nil {
 		return err
 	}
-	f, length, ok := readFrame(b, s.number, p.at)
+	f, length, ok := reader(s.format)(b, s.number, p.at)
 	if !ok || length != len(b) || f.kind != kindEntry || f.log.Index != index {
 		return fmt.Errorf("%s: entry %d at %d does not hold: %w", s.name, index, p.at, ErrDamaged)
 	}

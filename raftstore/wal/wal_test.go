@@ -394,3 +394,23 @@ func BenchmarkStoreLogs(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkAppendFrame(b *testing.B) {
+	l := &raft.Log{Index: 7, Term: 2, Data: bytes.Repeat([]byte("x"), 1400)}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = appendFrame(buf[:0], 3, 4000, 4000, kindEntry, l)
+	}
+}
+
+func BenchmarkReadFrame(b *testing.B) {
+	l := &raft.Log{Index: 7, Term: 2, Data: bytes.Repeat([]byte("x"), 1400)}
+	f := appendFrame(nil, 3, 4000, 4000, kindEntry, l)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, ok := readFrame(f, 3, 4000); !ok {
+			b.Fatal("it does not hold")
+		}
+	}
+}
