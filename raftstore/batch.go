@@ -22,12 +22,16 @@ import (
 // Where a write of the log takes long, even one that is under way is waited for. Raft's main loop
 // is at the disk then, and what it finds behind that is the next batch or the news that this one is
 // committed; it takes either, so that a commit waits for one more write of the log, or for two.
+//
+// Raft bounds what it writes at once by the number of entries, which may be of a megabyte each. So it
+// is given mostBytes at a time; what is above that waits until some of it is answered.
 type batches struct {
 	mu sync.Mutex
 	// waiting are held back. They go when a batch is answered, or when the timer ends, which runs
-	// while there are any.
+	// while there are any, unless the first of them waits for room.
 	waiting  []*proposal
 	underWay int // proposals that were given to Raft and are not answered
+	bytes    int // of those
 	timer    *time.Timer
 	closed   bool           // no batch is given any more
 	giving   sync.WaitGroup // those who give one; none begins once closed
@@ -43,6 +47,9 @@ const (
 	holdMost   = 100 * time.Millisecond
 	// fewUnderWay on average are not worth waiting.
 	fewUnderWay = 4
+	// mostBytes are given to Raft at a time, or one proposal that has more: so its leader writes no more
+	// at once than its followers do, which are sent as much in a message, and stands no longer at a slow disk.
+	mostBytes = 8 << 20
 )
 
 // proposal is an entry for this leader's log. r and err are valid once done is closed, or when then
@@ -138,7 +145,7 @@ func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) (batch []*pr
 	switch {
 	case b.underWay == 0 || b.load < 16*fewUnderWay && !log.long():
 		return b.take(), true
-	case len(b.waiting) > 1: // the timer runs
+	case len(b.waiting) > 1: // the timer runs, or the first one waits for room
 	case b.timer == nil:
 		b.timer = time.AfterFunc(hold(log), holdEnds)
 	default:
@@ -147,26 +154,41 @@ func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) (batch []*pr
 	return nil, true
 }
 
-// take returns all that wait, as a batch that is under way then and has to be given. b.mu is held.
+// take returns all that wait and for which there is room, as a batch that is under way then and has to
+// be given. What is left goes when some of those under way are answered. b.mu is held.
 func (b *batches) take() []*proposal {
-	if b.closed || len(b.waiting) == 0 {
+	if b.closed {
+		return nil
+	}
+	n := 0
+	for _, p := range b.waiting {
+		if b.underWay+n > 0 && b.bytes+len(p.frame) > mostBytes {
+			break
+		}
+		b.bytes += len(p.frame)
+		n++
+	}
+	if n == 0 {
 		return nil
 	}
 	b.giving.Add(1)
-	batch := b.waiting
-	b.waiting = nil
-	b.underWay += len(batch)
+	batch := b.waiting[:n:n]
+	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
+		b.waiting = nil
+	}
+	b.underWay += n
 	if b.timer != nil {
 		b.timer.Stop()
 	}
 	return batch
 }
 
-// answered takes a batch of n off those under way and returns the next one, if any.
-func (b *batches) answered(n int) []*proposal {
+// answered takes a batch of n with so many bytes off those under way and returns the next one, if any.
+func (b *batches) answered(n, bytes int) []*proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.underWay -= n
+	b.bytes -= bytes
 	return b.take()
 }
 
@@ -200,7 +222,10 @@ func (s *Store) holdEnds() {
 // give gives a batch to Raft and hands out the answers, and then what came meanwhile.
 func (s *Store) give(batch []*proposal) {
 	for len(batch) > 0 {
-		n := len(batch)
+		n, bytes := len(batch), 0
+		for _, p := range batch {
+			bytes += len(p.frame)
+		}
 		var alone sync.WaitGroup
 		given, futures := batch[:0], make([]raft.ApplyFuture, 0, n)
 		for _, p := range batch {
@@ -219,7 +244,7 @@ func (s *Store) give(batch []*proposal) {
 			s.answer(p, futures[i])
 		}
 		alone.Wait()
-		batch = s.batches.answered(n)
+		batch = s.batches.answered(n, bytes)
 		if s.applying.Add(-int64(n)) == 0 {
 			s.transport.wakeUp()
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,7 +40,7 @@ func TestBatches(t *testing.T) {
 		want("behind it", add(), 0)
 		want("behind it", add(), 0)
 		time.Sleep(holdFor / 2)
-		want("what came meanwhile", b.answered(1), 2)
+		want("what came meanwhile", b.answered(1, 0), 2)
 		time.Sleep(holdFor)
 		want("behind two", add(), 0)
 		time.Sleep(holdFor - 1)
@@ -55,9 +57,9 @@ func TestBatches(t *testing.T) {
 			t.Errorf("what was held back: a batch of %d, want 2", n)
 		}
 		want("behind both", add(), 0)
-		want("what came behind both", b.answered(2), 1)
-		want("nothing", b.answered(2), 0)
-		want("nothing", b.answered(1), 0)
+		want("what came behind both", b.answered(2, 0), 1)
+		want("nothing", b.answered(2, 0), 0)
+		want("nothing", b.answered(1, 0), 0)
 		want("the next one", add(), 1)
 		time.Sleep(2 * holdFor)
 		if synctest.Wait(); len(held) != 0 {
@@ -80,7 +82,7 @@ func TestFewDoNotWait(t *testing.T) {
 			}
 		}
 		for range fewUnderWay {
-			b.answered(1)
+			b.answered(1, 0)
 		}
 	}
 	n := 0
@@ -115,6 +117,119 @@ func TestBatchesOnSlowDisks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Raft is given so many bytes at a time, or a proposal alone that has more, and all of them in their order.
+func TestBatchesAreBounded(t *testing.T) {
+	for _, load := range []int{0, 1000 * fewUnderWay} { // whether they go at once, or wait for those before them
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(load), 1))
+			b := batches{load: load}
+			var underWay [][]*proposal // by who gives them
+			var given, added []*proposal
+			give := func(batch []*proposal) {
+				if len(batch) == 0 {
+					return
+				}
+				underWay, given = append(underWay, batch), append(given, batch...)
+				n, bytes := 0, 0
+				for _, batch := range underWay {
+					for _, p := range batch {
+						n, bytes = n+1, bytes+len(p.frame)
+					}
+				}
+				if bytes > mostBytes && n > 1 {
+					t.Errorf("%d proposals of %d bytes are under way", n, bytes)
+				}
+			}
+			ended := func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				give(b.take())
+			}
+			frame := make([]byte, mostBytes+1)
+			for range 2000 {
+				switch rng.IntN(5) {
+				case 0, 1:
+					p := &proposal{frame: frame[:[]int{100, 1 << 20, 3 << 20, rng.IntN(len(frame)), len(frame)}[rng.IntN(5)]]}
+					added = append(added, p)
+					batch, _ := b.add(p, &writeTime{}, ended)
+					give(batch)
+				case 2:
+					time.Sleep(holdFor)
+					synctest.Wait()
+				default:
+					if len(underWay) > 0 {
+						i, bytes := rng.IntN(len(underWay)), 0
+						batch := underWay[i]
+						underWay = slices.Delete(underWay, i, i+1)
+						for _, p := range batch {
+							bytes += len(p.frame)
+						}
+						give(b.answered(len(batch), bytes))
+					}
+				}
+			}
+			for len(given) < len(added) && !t.Failed() {
+				if len(underWay) == 0 { // what waits is held back
+					time.Sleep(holdMost)
+					synctest.Wait()
+				}
+				if len(underWay) == 0 {
+					break
+				}
+				bytes, batch := 0, underWay[0]
+				underWay = underWay[1:]
+				for _, p := range batch {
+					bytes += len(p.frame)
+				}
+				give(b.answered(len(batch), bytes))
+			}
+			time.Sleep(holdMost) // the timer may run still
+			if !slices.Equal(given, added) {
+				t.Errorf("%d of %d were given, or in another order", len(given), len(added))
+			}
+		})
+	}
+}
+
+// Raft's leader has no more than so many bytes to write at once, however many are in flight.
+func TestLargeProposalsTakeTurns(t *testing.T) {
+	const writers = 40
+	c, hang := hungLog(t, func(*Config) {})
+	m := c.leader()
+	value := strings.Repeat("x", 1<<20)
+	hang.Lock()
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			if _, err := m.Propose(c.ctx(), write(fmt.Sprint(i), value)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	state := func() (n, waiting, bytes int) {
+		m.batches.mu.Lock()
+		defer m.batches.mu.Unlock()
+		return m.batches.underWay, len(m.batches.waiting), m.batches.bytes
+	}
+	c.eventually("all proposals wait", func() error {
+		if n, waiting, _ := state(); n+waiting != writers {
+			return fmt.Errorf("%d do", n+waiting)
+		}
+		return nil
+	})
+	if n, _, bytes := state(); bytes > mostBytes || n != mostBytes>>20-1 {
+		t.Errorf("Raft has %d proposals of %d bytes", n, bytes)
+	}
+	hang.Unlock()
+	wg.Wait()
+	c.eventually("nothing is under way", func() error {
+		if n, waiting, bytes := state(); n+waiting+bytes != 0 {
+			return fmt.Errorf("%d of %d bytes, and %d wait", n, bytes, waiting)
+		}
+		return nil
+	})
 }
 
 // Proposals that wait for a write of the log share the next ones.
@@ -214,6 +329,9 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 	m.applying.Add(int64(len(batch)))
 	m.batches.mu.Lock()
 	m.batches.underWay += len(batch)
+	for _, p := range batch {
+		m.batches.bytes += len(p.frame)
+	}
 	m.batches.giving.Add(1)
 	m.batches.mu.Unlock()
 	given := make(chan struct{})
