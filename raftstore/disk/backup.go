@@ -180,7 +180,7 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	}
 	// The first election must be of a later term than the snapshot, or its
 	// entries would look older than the snapshot.
-	log, err := openLogFiles(dir, LogOptions{})
+	log, err := openLogFiles(dir, LogOptions{}, func() {})
 	if err != nil {
 		return err
 	}

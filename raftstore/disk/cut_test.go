@@ -50,7 +50,7 @@ const (
 
 // openPieces opens a log in small segments.
 func openPieces(dir string) (logFiles, error) {
-	return openLogFiles(dir, LogOptions{SegmentBytes: pieceSegment, Fatal: func(err error) { panic(err) }})
+	return openLogFiles(dir, LogOptions{SegmentBytes: pieceSegment, Fatal: func(err error) { panic(err) }}, func() {})
 }
 
 // TestCutIsMadeInPieces: which ranges are cut in which writes.

@@ -11,8 +11,9 @@ import (
 
 // LogOptions of a Log. Zero values take defaults.
 type LogOptions struct {
-	// Watchdog is how long one write may take before Fatal is called with
-	// ErrHungDisk. Raft would keep a leader whose disk hangs. Default 10 s.
+	// Watchdog is how long a write may go on without a change that has reached the disk
+	// before Fatal is called with ErrHungDisk: many bytes are many changes. Raft would keep a
+	// leader whose disk hangs. Default 10 s.
 	Watchdog time.Duration
 	// CacheBytes bounds the cache of newest entries. Default 4 MiB: what is written in
 	// half a second at full speed; who is further behind is read for from the file, which is in the page cache.
@@ -97,6 +98,7 @@ type Log struct {
 	run     uint64 // see Run
 	vote    heldTerm
 	holds   holds
+	dog     *watchdog
 	// turn is held by the one write that is under way. It is a channel, whose waiters
 	// are served in their order: a cut that takes it again for its next piece stands
 	// behind the append that came meanwhile.
@@ -115,11 +117,13 @@ var (
 // those of files.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
 	o.defaults()
-	files, err := openLogFiles(dir, o)
+	dog := new(watchdog)
+	files, err := openLogFiles(dir, o, dog.feed)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	l := newLog(files, o)
+	l.dog = dog
 	l.run = files.entries.Run()
 	return l, nil
 }
@@ -128,7 +132,7 @@ func newLog(backend logBackend, o LogOptions) *Log {
 	o.defaults()
 	return &Log{
 		backend: backend, o: o, cache: newLogCache(o.CacheBytes),
-		turn: make(chan struct{}, 1), cuts: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), cuts: make(chan struct{}, 1), dog: new(watchdog),
 	}
 }
 
@@ -146,10 +150,10 @@ func (l *Log) write(what string, f func() error) error {
 func (l *Log) inTurn(what string, f func() error) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	dog := time.AfterFunc(l.o.Watchdog, func() {
+	l.dog.watch(l.o.Watchdog, func() {
 		l.o.Fatal(fmt.Errorf("%s for %v: %w", what, l.o.Watchdog, ErrHungDisk))
 	})
-	defer dog.Stop()
+	defer l.dog.end()
 	return f()
 }
 

@@ -194,6 +194,47 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
+// TestWatchdogIsFed: a write of many changes may take long on a slow disk, as long as it goes on.
+func TestWatchdogIsFed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Int64 // how long a change takes
+		var hung atomic.Int64
+		l, err := OpenLog(t.TempDir(), LogOptions{
+			SegmentBytes: 4 << 10,
+			Fatal: func(err error) {
+				hung.Add(1)
+				if !errors.Is(err, ErrHungDisk) {
+					t.Error(err)
+				}
+			},
+			Commit: func(file string, commit func() error) error {
+				if filepath.Dir(file) == segmentDir {
+					time.Sleep(time.Duration(slow.Load()))
+				}
+				return commit()
+			},
+		})
+		must(t, err)
+		slow.Store(int64(9 * time.Second))
+		began := time.Now()
+		must(t, l.StoreLogs(logs(1, 1, 10, 3000)))
+		if took := time.Since(began); took < 80*time.Second || hung.Load() != 0 {
+			t.Errorf("ten changes took %v, and %d times the disk was taken for hung", took, hung.Load())
+		}
+		time.Sleep(time.Minute)
+		if hung.Load() != 0 {
+			t.Error("the disk is taken for hung while nothing is written")
+		}
+		slow.Store(int64(time.Minute))
+		must(t, l.StoreLogs(logs(1, 11, 11, 10)))
+		if n := hung.Load(); n != 1 {
+			t.Errorf("a disk that hangs for a minute was noticed %d times", n)
+		}
+		slow.Store(0)
+		must(t, l.Close())
+	})
+}
+
 func TestLogErrorsAreFatal(t *testing.T) {
 	bad := errors.New("input/output error")
 	var fatal error

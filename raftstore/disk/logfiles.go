@@ -18,8 +18,9 @@ type logFiles struct {
 	entries *wal.WAL
 }
 
-// openLogFiles opens the log of a directory, or creates it.
-func openLogFiles(dir string, o LogOptions) (logFiles, error) {
+// openLogFiles opens the log of a directory, or creates it. progress is told of each change of the
+// entries' files that has reached the disk.
+func openLogFiles(dir string, o LogOptions, progress func()) (logFiles, error) {
 	if err := prepareLog(dir, o); err != nil {
 		return logFiles{}, err
 	}
@@ -27,7 +28,7 @@ func openLogFiles(dir string, o LogOptions) (logFiles, error) {
 	if err != nil {
 		return logFiles{}, err
 	}
-	entries, err := openSegments(dir, stable, o)
+	entries, err := openSegments(dir, stable, o, progress)
 	if err != nil {
 		return logFiles{}, errors.Join(err, stable.Close())
 	}
@@ -36,19 +37,30 @@ func openLogFiles(dir string, o LogOptions) (logFiles, error) {
 
 // openSegments opens a directory's segments. The stable store has the number of the newest
 // one that was made.
-func openSegments(dir string, stable *stableStore, o LogOptions) (*wal.WAL, error) {
+func openSegments(dir string, stable *stableStore, o LogOptions, progress func()) (*wal.WAL, error) {
 	made, err := stable.GetUint64(segmentKey)
 	if err != nil && !errors.Is(err, errNotFound) {
 		return nil, err
 	}
 	wo := segmentOptions(o)
 	wo.Made = made
+	commit := wo.Commit
+	wo.Commit = func(name string, change func() error) error {
+		err := commit(name, change)
+		if err == nil {
+			progress()
+		}
+		return err
+	}
 	var opened atomic.Bool // before that, Open returns the error
 	wo.Prepared = func(number uint64) error {
 		err := stable.SetUint64(segmentKey, number)
 		if err != nil && opened.Load() {
 			// At once: raft.db has the vote as well.
 			o.Fatal(fmt.Errorf("log: set %s: %w", segmentKey, err))
+		}
+		if err == nil {
+			progress()
 		}
 		return err
 	}
@@ -61,13 +73,16 @@ func openSegments(dir string, stable *stableStore, o LogOptions) (*wal.WAL, erro
 }
 
 func segmentOptions(o LogOptions) wal.Options {
-	wo := wal.Options{SegmentBytes: o.SegmentBytes, Step: func(name string) { failpoint(name) }}
-	if o.Commit != nil {
-		wo.Commit = func(name string, change func() error) error {
-			return o.Commit(filepath.Join(segmentDir, name), change)
-		}
+	commit := o.Commit
+	if commit == nil {
+		commit = commitAtOnce
 	}
-	return wo
+	return wal.Options{
+		SegmentBytes: o.SegmentBytes, Step: func(name string) { failpoint(name) },
+		Commit: func(name string, change func() error) error {
+			return commit(filepath.Join(segmentDir, name), change)
+		},
+	}
 }
 
 // prepareLog makes the log of a directory that has none. It may be killed at any time and
