@@ -80,29 +80,69 @@ func (c *pageChecker) meta() (root uint64, ok bool, err error) {
 		offsets = append(offsets, size)
 	}
 	for _, at := range offsets {
-		var b [pageHeader + metaSize]byte
-		switch _, err := c.r.ReadAt(b[:], at); {
-		case errors.Is(err, io.EOF):
-			continue
-		case err != nil:
+		m, holds, err := readMetaPage(c.r, at)
+		if err != nil {
 			return 0, false, err
 		}
-		m := b[pageHeader:]
-		sum := fnv.New64a()
-		_, _ = sum.Write(m[:56])
-		pageSize := int64(binary.NativeEndian.Uint32(m[8:]))
-		if binary.NativeEndian.Uint32(m) != metaMagic || binary.NativeEndian.Uint64(m[56:]) != sum.Sum64() ||
-			(at != 0 && at != pageSize) || pageSize < 1<<9 || pageSize > maxPageSize {
+		if !holds || at != 0 && at != m.pageSize {
 			continue
 		}
-		if txid := binary.NativeEndian.Uint64(m[48:]); !ok || txid > newest {
-			newest, ok = txid, true
-			c.pageSize = pageSize
-			root = binary.NativeEndian.Uint64(m[16:])
-			c.pages = binary.NativeEndian.Uint64(m[40:])
+		if !ok || m.txid > newest {
+			newest, ok = m.txid, true
+			c.pageSize, c.pages, root = m.pageSize, m.pages, m.root
 		}
 	}
 	return root, ok, nil
+}
+
+// metaPage is what a meta page says.
+type metaPage struct {
+	pageSize          int64
+	root, pages, txid uint64
+}
+
+// readMetaPage reads a meta page. holds is false if there is none that is as it was written.
+func readMetaPage(r io.ReaderAt, at int64) (m metaPage, holds bool, err error) {
+	var b [pageHeader + metaSize]byte
+	switch _, err := r.ReadAt(b[:], at); {
+	case errors.Is(err, io.EOF):
+		return m, false, nil
+	case err != nil:
+		return m, false, err
+	}
+	f := b[pageHeader:]
+	sum := fnv.New64a()
+	_, _ = sum.Write(f[:56])
+	m = metaPage{
+		pageSize: int64(binary.NativeEndian.Uint32(f[8:])), root: binary.NativeEndian.Uint64(f[16:]),
+		pages: binary.NativeEndian.Uint64(f[40:]), txid: binary.NativeEndian.Uint64(f[48:]),
+	}
+	return m, binary.NativeEndian.Uint32(f) == metaMagic && binary.NativeEndian.Uint64(f[56:]) == sum.Sum64() &&
+		m.pageSize >= 1<<9 && m.pageSize <= maxPageSize, nil
+}
+
+// checkMetaPages returns ErrDamaged unless both meta pages of a bbolt file hold. bbolt opens a file by the
+// other one, without the last transaction.
+//
+// A crash leaves both: bbolt makes a file with both, and writes one of them in place for a transaction, in
+// 80 bytes at the beginning of a page, which lie in one sector. So one that does not hold was not torn. Of an
+// empty file bbolt makes a new one.
+func checkMetaPages(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	at := int64(0)
+	for page := 0; page < 2 && err == nil && info.Size() > 0; page++ {
+		var m metaPage
+		var holds bool
+		if m, holds, err = readMetaPage(f, at); err == nil && !holds {
+			err = damaged("meta page %d does not hold, and may have had the newest vote", page)
+		}
+		at = m.pageSize
+	}
+	return errors.Join(err, f.Close())
 }
 
 // span is the range of keys that a page may have: from min, below max if any.

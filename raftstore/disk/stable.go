@@ -36,7 +36,8 @@ type keyValue struct{ key, value []byte }
 //
 // A checksum covers the record: a bit that flips in the term or the vote could give a vote twice, and
 // bbolt has no checksums of values. bbolt also opens by the older of its two meta pages if the newer one is
-// broken, without the last transaction: so each record is written twice, and both pages lead to it.
+// broken, without the last transaction. That is damage, and refused (checkMetaPages). Each record is written
+// twice, so that both pages lead to it: also a page that the disk has not written takes no vote back.
 type stableStore struct {
 	bolt   *raftboltdb.BoltStore
 	commit CommitFunc // nil: changes are made directly
@@ -49,7 +50,11 @@ type stableStore struct {
 
 // openStable opens a directory's raft.db. Errors: ErrDamaged, ErrLogLost, those of files.
 func openStable(dir string, commit CommitFunc) (*stableStore, error) {
-	bolt, err := openBolt(filepath.Join(dir, stableFile))
+	path := filepath.Join(dir, stableFile)
+	if err := checkMetaPages(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	bolt, err := openBolt(path)
 	if err != nil {
 		return nil, err
 	}

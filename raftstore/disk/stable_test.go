@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -109,12 +110,67 @@ func TestStableFile(t *testing.T) {
 		if err := os.WriteFile(path, flipped, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := reopen()
-		if term, _ := s.Get([]byte("LastVoteTerm")); !bytes.Equal(term, []byte{3}) {
-			t.Errorf("page %d after a power failure: the vote is in term %d", page, term)
-		}
-		if err := s.Close(); err != nil {
+		// As bbolt reads it, for openStable refuses it.
+		bolt, err := openBolt(path)
+		if err != nil {
 			t.Fatal(err)
+		}
+		record, err := bolt.Get(recordKey)
+		if err := errors.Join(err, bolt.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if pairs, err := decodeStable(record); err != nil || !bytes.Equal(pairs["LastVoteTerm"], []byte{3}) {
+			t.Errorf("page %d after a power failure: the vote is in term %d, %v", page, pairs["LastVoteTerm"], err)
+		}
+	}
+}
+
+// TestFlipsOfMetaPages flips each bit of both meta pages of a log whose newest change is a vote: the start is
+// refused, by an error that names the page, or the vote is there.
+func TestFlipsOfMetaPages(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLog(dir, shortSegments)
+	must(t, err)
+	for term := range uint64(3) {
+		must(t, l.SetUint64(raftTerm, term+1))
+		must(t, l.SetUint64(voteTerm, term+1))
+		must(t, l.Set(voteCandidate, fmt.Append(nil, "n", term+1)))
+	}
+	must(t, l.Close())
+	path := filepath.Join(dir, stableFile)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	whole = usedPages(t, whole)
+	for page := range 2 {
+		for bit := range 8 * (pageHeader + metaSize) {
+			flipped := bytes.Clone(whole)
+			flipped[page*os.Getpagesize()+bit/8] ^= 1 << (bit % 8)
+			must(t, os.WriteFile(path, flipped, fileMode))
+			l, err := OpenLog(dir, shortSegments)
+			if err != nil {
+				if want := fmt.Sprintf("meta page %d does not hold", page); !errors.Is(err, ErrDamaged) || errors.Is(err, ErrLogLost) || !strings.Contains(err.Error(), want) {
+					t.Errorf("page %d, bit %d: %v, want %q", page, bit, err, want)
+				}
+				continue
+			}
+			term, err := l.GetUint64(voteTerm)
+			must(t, err)
+			vote, err := l.Get(voteCandidate)
+			must(t, err)
+			if term != 3 || string(vote) != "n3" {
+				t.Errorf("page %d, bit %d: the vote of term %d for %s", page, bit, term, vote)
+			}
+			if bit/8 >= pageHeader {
+				t.Errorf("page %d, bit %d: it is not noticed", page, bit)
+			}
+			must(t, l.Close())
+		}
+	}
+	// A file that lost its end, but not all.
+	for _, size := range []int{1, pageHeader + metaSize, os.Getpagesize(), os.Getpagesize() + pageHeader} {
+		must(t, os.WriteFile(path, whole[:size], fileMode))
+		if _, err := OpenLog(dir, shortSegments); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%d bytes of raft.db: %v", size, err)
 		}
 	}
 }
