@@ -311,3 +311,50 @@ func TestOldStateIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestMetaNamesWhatIsOnDisk: a process ends between a write of state.db and its sync. The next one reads
+// that state from the page cache and takes a snapshot, of its own or an older one from the leader; then the
+// power is lost. What snapshot.meta names is there.
+func TestMetaNamesWhatIsOnDisk(t *testing.T) {
+	for _, received := range []bool{true, false} {
+		dir := stateDir(t, 100)
+		path := filepath.Join(dir, stateFile)
+		durable, err := os.ReadFile(path)
+		must(t, err)
+		copyFile(t, filepath.Join(stateDir(t, 200), stateFile), path)
+		n := &node{db: mustOpen(t, dir, Options{FlushEvery: time.Hour, Commit: func(file string, commit func() error) error {
+			if file != stateFile {
+				return commit()
+			}
+			before, err := os.ReadFile(path)
+			must(t, err)
+			if err := commit(); err != nil {
+				return err
+			}
+			after, err := os.ReadFile(path)
+			must(t, err)
+			if !bytes.Equal(before, after) { // else nothing was synced
+				durable = after
+			}
+			return nil
+		}})}
+		n.snaps, err = NewSnapshotStore(n.db, dir)
+		must(t, err)
+		must(t, n.db.Sync())
+		sink, err := n.snaps.Create(1, 150, 7, testServers, 9, nil)
+		must(t, err)
+		if received {
+			_, err = sink.Write(backup(t, 150))
+			must(t, err)
+		}
+		must(t, sink.Close())
+		must(t, n.db.Close())
+		must(t, os.WriteFile(path, durable, fileMode))
+		again, err := openNode(dir)
+		if err != nil {
+			t.Errorf("received %v: %v", received, err)
+			continue
+		}
+		must(t, again.db.Close())
+	}
+}
