@@ -313,7 +313,7 @@ func TestWritesThatFail(t *testing.T) {
 	}
 	must(t, w.Close())
 	// The batch that Open writes once more.
-	again := &WAL{dir: dir}
+	again := &WAL{dir: dir, fill: fillWithZeros}
 	again.o = Options{SegmentBytes: segmentBytes, Step: func(string) {}, Prepared: func(uint64) error { return nil }, Commit: func(_ string, change func() error) error {
 		readOnly(t, again, again.segments[0])
 		return change()

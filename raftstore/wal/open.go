@@ -24,7 +24,7 @@ func Open(dir string, o Options) (*WAL, error) {
 	if o.Step == nil {
 		o.Step = func(string) {}
 	}
-	w := &WAL{dir: dir, o: o}
+	w := &WAL{dir: dir, o: o, fill: fillWithZeros}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", dir, err), w.Close())
 	}

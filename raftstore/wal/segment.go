@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 const (
@@ -35,6 +36,12 @@ type preparation struct {
 // directory has left, or of the file that has its number, nobody knows. There is no second
 // attempt.
 var errUnpublished = errors.New("not known to be on disk")
+
+// errNoRoom is for a segment that the disk has no room for. Nothing of it is left.
+var errNoRoom = errors.New("no room for another segment")
+
+// isFull reports whether a file system or a quota was full.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 func (p *preparation) wait() (*segment, error) {
 	<-p.done
@@ -70,6 +77,9 @@ func (w *WAL) rotate() (*segment, error) {
 	if err != nil {
 		// Also after an error: there may be room on the disk by now.
 		if s, err = w.prepare(w.tail().number + 1); err != nil {
+			if !errors.Is(err, errUnpublished) && isFull(err) {
+				err = fmt.Errorf("%w: %w", errNoRoom, err)
+			}
 			return nil, err
 		}
 	}
@@ -103,11 +113,8 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 			err = errors.Join(fmt.Errorf("prepare %s: %w", name, err), f.Close())
 		}
 	}()
-	piece := make([]byte, min(size, 256<<10))
-	for at := 0; at < size; at += len(piece) {
-		if _, err := f.WriteAt(piece[:min(len(piece), size-at)], int64(at)); err != nil {
-			return nil, err
-		}
+	if err := w.fill(f, size); err != nil {
+		return nil, err
 	}
 	if err := f.Sync(); err != nil {
 		return nil, err
@@ -117,6 +124,16 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 		return nil, fmt.Errorf("%w: %w", errUnpublished, err)
 	}
 	return &segment{number: number, name: name, file: f, size: int64(size), format: format}, nil
+}
+
+func fillWithZeros(f *os.File, size int) error {
+	piece := make([]byte, min(size, 256<<10))
+	for at := 0; at < size; at += len(piece) {
+		if _, err := f.WriteAt(piece[:min(len(piece), size-at)], int64(at)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish gives a segment its name, and tells of it.

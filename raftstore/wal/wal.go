@@ -41,9 +41,10 @@ type Options struct {
 // by anybody. After an error of a change only Close may be called: what a failed sync has
 // left on disk is not known.
 type WAL struct {
-	dir string
-	o   Options
-	run uint64 // see Run
+	dir  string
+	o    Options
+	fill func(f *os.File, size int) error // fills a segment that is made with zeros
+	run  uint64                           // see Run
 
 	// mu guards what follows. It is not held while a file is read or written.
 	mu       sync.RWMutex
@@ -388,16 +389,20 @@ func (w *WAL) dropAbove(index uint64) {
 // DeleteFront deletes the oldest entries, up to max. Nobody sees them any more when it
 // returns; of the files that have nothing else it removes one. It reports whether there
 // are more.
+//
+// Where the tail is full and the disk too, there is no room for the note of the cut in another
+// segment. Then it makes room: it removes the oldest files that have nothing above max first, and
+// if there are none it does nothing.
 func (w *WAL) DeleteFront(max uint64) (more bool, err error) {
 	err = w.change(func() error {
 		max = min(max, w.LastIndex())
 		if first := w.FirstFrom(0); first != 0 && first <= max {
-			if err := w.note(kindCut, max+1); err != nil {
+			if noted, err := w.noteCut(max); err != nil || !noted {
 				return err
 			}
 			w.mu.Lock()
 			w.first = max + 1
-			w.configurations = slices.DeleteFunc(w.configurations, func(i uint64) bool { return i < w.first })
+			w.forgetConfigurations()
 			w.mu.Unlock()
 			w.o.Step("wal.cut")
 		}
@@ -405,6 +410,39 @@ func (w *WAL) DeleteFront(max uint64) (more bool, err error) {
 		return err
 	})
 	return more, err
+}
+
+// noteCut makes durable that entries up to an index are no more. It reports false if there is no room to.
+//
+// A file that is removed without a note is a cut of its own: what is left is the end of the log without
+// a hole, as after a note. Only what of the range is in other files comes back with the next start.
+func (w *WAL) noteCut(upTo uint64) (noted bool, err error) {
+	for {
+		err := w.note(kindCut, upTo+1)
+		if !errors.Is(err, errNoRoom) {
+			return err == nil, err
+		}
+		w.mu.Lock()
+		s := w.segments[0]
+		covered := len(w.segments) > 1 && (len(s.places) == 0 || s.last() <= upTo)
+		if covered && len(s.places) > 0 {
+			w.first = max(w.first, s.last()+1)
+			w.forgetConfigurations()
+		}
+		w.mu.Unlock()
+		if !covered {
+			return false, nil
+		}
+		if _, err := w.removeOldest(); err != nil {
+			return false, err
+		}
+		w.o.Step("wal.room")
+	}
+}
+
+// forgetConfigurations forgets those below the first entry. The caller holds mu.
+func (w *WAL) forgetConfigurations() {
+	w.configurations = slices.DeleteFunc(w.configurations, func(i uint64) bool { return i < w.first })
 }
 
 // removeOldest removes the oldest segment, if no entry in it is part of the log, and
