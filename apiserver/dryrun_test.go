@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,14 +17,8 @@ func (e *env) stateHash() string {
 	e.t.Helper()
 	state := e.store.State()
 	h := fnv.New64a()
-	tables := state.Tables()
-	names := make([]string, 0, len(tables))
-	for name := range tables {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		page, err := tables[name].Range(mvcc.Query{At: state.Applied()})
+	for name, table := range state.Tables() { // in the order of their names
+		page, err := table.Range(mvcc.Query{At: state.Applied()})
 		if err != nil {
 			e.t.Fatal(err)
 		}

@@ -176,7 +176,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 			if _, err := s.Apply(5, 1, frame); !errors.Is(err, proto.ErrUnknownKind) {
 				t.Errorf("kind %d, a field in %s: %v, want that the node stops", kind, where, err)
 			}
-			if s.now != before || len(s.Tables()) != 0 {
+			if s.now != before || s.tables.Load().Len() != 0 {
 				t.Errorf("kind %d, a field in %s: it has left something", kind, where)
 			}
 			if w, ok := m.(*proto.Write); ok {

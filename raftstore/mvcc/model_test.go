@@ -579,7 +579,7 @@ func (d *driver) reload() {
 	d.publish()
 	sv, sb := d.s.History()
 	tv, tb := d.twin.History()
-	if sv != tv || sb != tb || len(d.s.Tables()) < len(d.twin.Tables()) {
+	if sv != tv || sb != tb || d.s.tables.Load().Len() < d.twin.tables.Load().Len() {
 		d.t.Fatalf("at %d: history of %d versions, %d bytes; loaded %d, %d", d.index, sv, sb, tv, tb)
 	}
 	for _, s := range []*State{d.s, d.twin} {

@@ -3,12 +3,13 @@ package mvcc
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/quorate/quorate/proto"
+	"github.com/tidwall/btree"
 )
 
 // Mark says which state a reader sees: everything up to and including Applied.
@@ -28,18 +29,21 @@ type Mark struct {
 // State is the state machine. One goroutine calls Apply, Advance, Publish and
 // the loaders; all other methods are safe from any goroutine.
 type State struct {
-	tables atomic.Pointer[map[string]*Table]
+	// tables are what readers see of allTables. A copy shares all but what has changed since: a
+	// cluster may have had more tables than it has.
+	tables atomic.Pointer[btree.Map[string, *Table]]
 	mark   atomic.Pointer[Mark]
 	floor  atomic.Uint64
 
 	// Owned by the writer:
-	now      Mark // what the next Publish shows
-	touched  []*Table
-	parser   Parser
-	requests map[[proto.RequestIDSize]byte]proto.Revision
-	rules    ruleTables
-	ledger   ledger
-	pack     packer
+	now       Mark // what the next Publish shows
+	allTables btree.Map[string, *Table]
+	touched   []*Table
+	parser    Parser
+	requests  map[[proto.RequestIDSize]byte]proto.Revision
+	rules     ruleTables
+	ledger    ledger
+	pack      packer
 	// unchecked counts batches since the last check (CheckSome).
 	unchecked int
 
@@ -54,7 +58,7 @@ type State struct {
 // New returns an empty state at index zero.
 func New() *State {
 	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}, ledger: ledger{of: map[string]*account{}}}
-	s.tables.Store(&map[string]*Table{})
+	s.showTables()
 	s.mark.Store(&Mark{})
 	return s
 }
@@ -82,24 +86,27 @@ func (s *State) History() (versions, bytes int64) {
 func (s *State) HistoryWritten() int64 { return s.historyWritten.Load() }
 
 // Table returns a table, or nil if nothing was ever written to it.
-func (s *State) Table(name string) *Table { return (*s.tables.Load())[name] }
+func (s *State) Table(name string) *Table {
+	t, _ := s.tables.Load().Get(name)
+	return t
+}
 
-// Tables returns all tables. The map must not be written to.
-func (s *State) Tables() map[string]*Table { return *s.tables.Load() }
+// Tables are all tables, in the order of their names.
+func (s *State) Tables() iter.Seq2[string, *Table] { return s.tables.Load().Scan }
 
 func (s *State) table(name string) *Table {
-	old := *s.tables.Load()
-	if t := old[name]; t != nil {
+	if t := s.Table(name); t != nil {
 		return t
 	}
 	t := newTable(s, name)
 	s.rules.add(t)
-	grown := make(map[string]*Table, len(old)+1)
-	maps.Copy(grown, old)
-	grown[name] = t
-	s.tables.Store(&grown)
+	s.allTables.Set(name, t)
+	s.showTables()
 	return t
 }
+
+// showTables shows readers the tables. What they see is never written to.
+func (s *State) showTables() { s.tables.Store(s.allTables.Copy()) }
 
 // Result is what an applied entry did.
 type Result struct {
