@@ -39,7 +39,9 @@ func (f *follower) next(see func(change)) error {
 		}
 		t := state.Table(name)
 		switch {
-		case t == nil || f.read[name] && t.Latest() <= f.after:
+		case f.read[name] && state.Latest(name) <= f.after, t == nil && !f.read[name]:
+		case t == nil: // its last object was deleted since, and the floor has passed that
+			return mvcc.ErrCompacted
 		case f.read[name]:
 			if err := f.changes(t, upTo, see); err != nil {
 				return err

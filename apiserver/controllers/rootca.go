@@ -76,11 +76,14 @@ func (p *rootsPublisher) look() bool {
 	if p.pending || before != state {
 		return true
 	}
-	if t := state.Table(objects.NamespacesTable); t != nil && t.Latest() > after {
+	if state.Latest(objects.NamespacesTable) > after {
 		return true
 	}
+	if state.Latest(p.table) <= after {
+		return false
+	}
 	t := state.Table(p.table)
-	return t != nil && t.Latest() > after && ofRoots(t, after, upTo)
+	return t == nil || ofRoots(t, after, upTo)
 }
 
 // ofRoots reports whether any of the ConfigMaps changed in the revisions after one and up to

@@ -164,11 +164,11 @@ func (r race) RulesStale() bool {
 // changedSince reports whether a version of a table that counts has come since a revision, or
 // may have. counts is nil if all do.
 func changedSince(state *mvcc.State, table string, since proto.Revision, counts func(*mvcc.Version) bool) bool {
-	t := state.Table(table)
-	if t == nil || t.Latest() <= since {
+	if state.Latest(table) <= since {
 		return false
 	}
-	if counts == nil {
+	t := state.Table(table)
+	if counts == nil || t == nil {
 		return true
 	}
 	at := state.Applied()

@@ -36,6 +36,9 @@ func (s *State) Check() error {
 	floor := s.Floor()
 	var historyVersions, historyBytes int64
 	for name, t := range s.Tables() {
+		if t.keys.Len() == 0 || t.gone.Load() {
+			fail("table %s: has no key, and is not dropped", name)
+		}
 		if t.keysDirty || t.deadDirty {
 			fail("table %s: keys are not published", name)
 		}

@@ -27,6 +27,10 @@
 // Readers check the floor AFTER they have walked the chains, because the floor
 // rises before a chain is cut: a walk that ends with floor <= N saw whole chains.
 //
+// A table without a key, and so without a history, is dropped behind a compaction, and made again when it is
+// written to: who keeps one from an earlier look gets ErrCompacted of it, as for a floor that has
+// passed, and looks for it again. Who follows a table by its name compares State.Latest.
+//
 // Rules. A write may say by which tables' content it was decided, and as of when; Apply
 // refuses it if that has changed (rules.go).
 //

@@ -171,7 +171,7 @@ func (c *Cursor) Next(buf []*Version, upTo proto.Revision) (int, error) {
 	}
 	// A floor above the position can have hidden versions between the position
 	// and the first one that was found.
-	if c.table.state.Floor() > c.after {
+	if c.table.forgot(c.after) {
 		return 0, ErrCompacted
 	}
 	if n < len(buf) {

@@ -97,7 +97,7 @@ func (t *Table) Changes(key string, buf []*Version, after, upTo proto.Revision) 
 		buf[total%len(buf)] = v
 		total++
 	}
-	if t.state.Floor() > after {
+	if t.forgot(after) {
 		return 0, after, ErrCompacted
 	}
 	n = min(total, len(buf))

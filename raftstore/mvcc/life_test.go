@@ -67,7 +67,11 @@ func named(name string, versions []*Version) string {
 }
 
 func chainOf(s *State, key string) (versions []*Version) {
-	if it, ok := s.Table("t").shown.Load().keys.Get(&item{key: key}); ok {
+	t := s.Table("t")
+	if t == nil {
+		return nil
+	}
+	if it, ok := t.shown.Load().keys.Get(&item{key: key}); ok {
 		for v := it.newest.Load(); v != nil; v = v.Prev() {
 			versions = append(versions, v)
 		}
@@ -76,7 +80,11 @@ func chainOf(s *State, key string) (versions []*Version) {
 }
 
 func historyOf(t *testing.T, s *State) []*Version {
-	c, err := s.Table("t").Watch(s.Floor())
+	table := s.Table("t")
+	if table == nil {
+		return nil
+	}
+	c, err := table.Watch(s.Floor())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (t *Table) Range(q Query) (Page, error) {
 		page.Versions = append(page.Versions, v)
 		return true
 	})
-	if t.state.Floor() > q.At {
+	if t.forgot(q.At) {
 		return Page{}, ErrCompacted
 	}
 	return page, nil

@@ -47,6 +47,13 @@ func (r *ruleTables) add(t *Table) {
 	}
 }
 
+// drop forgets a table that is dropped.
+func (r *ruleTables) drop(t *Table) {
+	if t.rule {
+		r.tables[ruleBits[t.name]] = nil
+	}
+}
+
 // note notes a change in a table.
 func (r *ruleTables) note(t *Table, at proto.Revision) {
 	if t.rule {

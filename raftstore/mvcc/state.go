@@ -39,6 +39,7 @@ type State struct {
 	now       Mark // what the next Publish shows
 	allTables btree.Map[string, *Table]
 	touched   []*Table
+	emptied   []*Table // those that a compaction has left without a key
 	parser    Parser
 	requests  map[[proto.RequestIDSize]byte]proto.Revision
 	rules     ruleTables
@@ -49,6 +50,8 @@ type State struct {
 
 	unpacked unpacked
 	packing  packing // of the goroutine that packs
+
+	dropped atomic.Uint64 // see Latest
 
 	historyVersions atomic.Int64
 	historyBytes    atomic.Int64
@@ -85,7 +88,8 @@ func (s *State) History() (versions, bytes int64) {
 // those included that the floor has passed. Nodes differ in it.
 func (s *State) HistoryWritten() int64 { return s.historyWritten.Load() }
 
-// Table returns a table, or nil if nothing was ever written to it.
+// Table returns a table, or nil if it has no key and no history: nothing was ever written to it, or
+// the floor has passed the deletion of its last key.
 func (s *State) Table(name string) *Table {
 	t, _ := s.tables.Load().Get(name)
 	return t
@@ -103,6 +107,45 @@ func (s *State) table(name string) *Table {
 	s.allTables.Set(name, t)
 	s.showTables()
 	return t
+}
+
+// Latest is the revision of the newest change in a table, or of a later one. Of a table that is not there
+// it is that of the newest change in any table that was dropped: who has read up to an earlier one may
+// have missed that its last key was deleted.
+func (s *State) Latest(table string) proto.Revision {
+	if t := s.Table(table); t != nil {
+		return t.Latest()
+	}
+	return proto.Revision(s.dropped.Load())
+}
+
+// Dropped is the revision of the newest change in any table that was dropped.
+func (s *State) Dropped() proto.Revision { return proto.Revision(s.dropped.Load()) }
+
+// dropEmptied drops the tables that are still empty: whoever makes many, in the end as many as it has
+// deleted, costs no more than before. A state that was loaded has none of them either, and no entry comes
+// to anything else for it.
+func (s *State) dropEmptied() {
+	dropped := false
+	for _, t := range s.emptied {
+		if t.keys.Len() > 0 || t.gone.Load() {
+			continue
+		}
+		// Before it is gone: who finds nothing must know up to when.
+		s.dropped.Store(max(s.dropped.Load(), t.latest.Load()))
+		s.allTables.Delete(t.name)
+		s.rules.drop(t)
+		dropped = true
+	}
+	if dropped {
+		s.showTables()
+		for _, t := range s.emptied {
+			// Behind the tables: who is told that it is gone finds no more of it.
+			t.gone.Store(t.keys.Len() == 0)
+		}
+	}
+	clear(s.emptied)
+	s.emptied = s.emptied[:0]
 }
 
 // showTables shows readers the tables. What they see is never written to.
@@ -200,6 +243,7 @@ func (s *State) Publish() {
 		t.publish()
 	}
 	s.touched = s.touched[:0]
+	s.dropEmptied()
 	if s.ledger.loading {
 		s.ledger.countLoaded()
 	}
@@ -400,6 +444,9 @@ func (s *State) compact(floor proto.Revision) []proto.Revision {
 				removed = append(removed, v.Revision)
 			}
 		})
+		if t.keys.Len() == 0 {
+			s.emptied = append(s.emptied, t)
+		}
 		s.touch(t)
 	}
 	s.unpacked.drop(floor)

@@ -1,6 +1,7 @@
 package mvcc
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -42,6 +43,9 @@ type Table struct {
 
 	hist history
 
+	// gone says that the state has dropped the table. There may be another one of its name.
+	gone atomic.Bool
+
 	live      atomic.Int64
 	liveBytes atomic.Int64
 	latest    atomic.Uint64 // newest Revision in the table
@@ -72,8 +76,18 @@ func (t *Table) Name() string { return t.name }
 // Live returns how many keys have a live newest version, and their size in bytes.
 func (t *Table) Live() (keys, bytes int64) { return t.live.Load(), t.liveBytes.Load() }
 
-// Latest is the revision of the newest change in this table.
-func (t *Table) Latest() proto.Revision { return proto.Revision(t.latest.Load()) }
+// Latest is the revision of the newest change in this table. Of one that was dropped it is above all
+// others, so that who compares it with what he has read looks for the table again.
+func (t *Table) Latest() proto.Revision {
+	if t.gone.Load() {
+		return math.MaxUint64
+	}
+	return proto.Revision(t.latest.Load())
+}
+
+// forgot reports whether a read as of a revision that has just ended may lack something: the floor has
+// passed it, or the table was dropped, and another one may have what came since.
+func (t *Table) forgot(at proto.Revision) bool { return t.state.Floor() > at || t.gone.Load() }
 
 // Get returns the live version of key as of revision at, or nil if there is
 // none. Errors: ErrCompacted, ErrFuture.
@@ -89,7 +103,7 @@ func (t *Table) Get(key string, at proto.Revision) (*Version, error) {
 	}
 	probe.key = ""
 	probes.Put(probe)
-	if t.state.Floor() > at {
+	if t.forgot(at) {
 		return nil, ErrCompacted
 	}
 	if v != nil && v.Deleted {
@@ -115,7 +129,7 @@ func (t *Table) Version(key string, rev proto.Revision) *Version {
 // after is below the floor. A revision that is not applied yet is no error: the
 // cursor returns nothing until the state is past it.
 func (t *Table) Watch(after proto.Revision) (*Cursor, error) {
-	if t.state.Floor() > after {
+	if t.forgot(after) {
 		return nil, ErrCompacted
 	}
 	return &Cursor{table: t, after: after}, nil
@@ -168,7 +182,7 @@ func (t *Table) link(it *item, v *Version) {
 // publish shows the writer's keys to readers. Writer only.
 func (t *Table) publish() {
 	next := *t.shown.Load()
-	next.at = t.Latest()
+	next.at = proto.Revision(t.latest.Load())
 	if t.keysDirty {
 		next.keys = t.keys.Copy()
 	}

@@ -101,7 +101,8 @@ func (v *View[T]) renew() T {
 		next := &snapshot[T]{state: state, Reading: read(state, v.names)}
 		var before T
 		if was != nil {
-			before, next.Follows = was.value, was.state == state && !again
+			// In a table that is gone nothing can be followed.
+			before, next.Follows = was.value, was.state == state && !again && state.Dropped() <= was.At
 		}
 		var err error
 		if next.value, err = v.derive(next.Reading, before); err == nil {
@@ -148,7 +149,7 @@ func (v *View[T]) Changed(since Mark) bool {
 		return true
 	}
 	for _, name := range v.names {
-		if t := now.state.Table(name); t != nil && t.Latest() > since.at {
+		if now.state.Latest(name) > since.at {
 			return true
 		}
 	}

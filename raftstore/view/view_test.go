@@ -250,3 +250,35 @@ func TestSameValue(t *testing.T) {
 		}
 	}
 }
+
+// TestTableThatIsDropped: a view does not keep what it had of a table that is gone, whether it has read the
+// deletion before or not, and sees what is in the next one of that name.
+func TestTableThatIsDropped(t *testing.T) {
+	for _, read := range []bool{true, false} {
+		l := newLog(t)
+		v := newKeys(l, "t") // of another table the floor would be noticed
+		l.put("t", "k")
+		v.Get()
+		mark := v.Mark()
+		l.apply(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_DELETE})
+		if read {
+			v.Get()
+		}
+		l.compact()
+		if l.State().Table("t") != nil {
+			t.Fatal("the table is not dropped")
+		}
+		if !v.Changed(mark) {
+			t.Errorf("read %v: a deletion is no change", read)
+		}
+		// What newKeys derives keeps a deletion as the newest revision of a key.
+		if got := v.Get(); !read && got["t/k"] != 0 {
+			t.Errorf("read %v: %v", read, got)
+		}
+		mark = v.Mark()
+		l.put("t", "k")
+		if got := v.Get(); got["t/k"] != proto.Revision(l.index()) || !v.Changed(mark) {
+			t.Errorf("read %v: %v, want t/k at %d", read, got, l.index())
+		}
+	}
+}

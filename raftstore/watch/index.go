@@ -72,8 +72,8 @@ func (t *interests) route(table *mvcc.Table, since, upTo proto.Revision) {
 		return
 	}
 	if table == nil {
-		// The table has changed and is gone: its last deletion has left the history, in
-		// the state that has just been swapped in. They have to look at the floor.
+		// The table has changed and is gone: its last deletion has left the history. They
+		// have to look at the floor.
 		t.wakeAll(since + 1)
 		return
 	}

@@ -89,3 +89,52 @@ func TestRoundAfterTheTableIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestWatcherOutlivesItsTable: a table that is empty is dropped behind the floor, and made again by the next
+// write. Who has read the deletion goes on, and who has not is too old.
+func TestWatcherOutlivesItsTable(t *testing.T) {
+	put := func(m *writer) proto.Revision {
+		return m.write(&proto.Write{Table: "t", Key: "a/k", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
+			Fields: []*proto.Attribute{{Name: "f", Value: "x"}}}).Revision
+	}
+	for _, only := range []mvcc.Interest{{}, {Key: "a/k"}, {Prefix: "a/"}, {Field: mvcc.Pair{Name: "f", Value: "x"}}} {
+		m := newWriter(t)
+		put(m)
+		follows, err := m.Watch("t", m.applied(), only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer follows.Close()
+		late, err := m.Watch("t", m.applied(), only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer late.Close()
+		buf := make([]*mvcc.Version, 4)
+		next := func(want proto.Revision) {
+			t.Helper()
+			awaitRouted(t, m)
+			n, _, err := follows.Next(buf)
+			if n != 1 || err != nil || buf[0].Revision != want {
+				t.Fatalf("%+v: %d events, %v, want one of revision %d", only, n, err, want)
+			}
+		}
+		for round := range 4 {
+			deleted := m.write(&proto.Write{Table: "t", Key: "a/k", Op: proto.Op_OP_DELETE}).Revision
+			next(deleted)
+			m.compact(m.applied())
+			if m.State().Table("t") != nil {
+				t.Fatal("the table is not dropped")
+			}
+			if round%2 == 0 {
+				if n, _, err := follows.Next(buf); n != 0 || err != nil {
+					t.Errorf("%+v: %d events of no table, %v", only, n, err)
+				}
+			}
+			next(put(m))
+		}
+		if n, _, err := late.Next(buf); !errors.Is(err, mvcc.ErrCompacted) {
+			t.Errorf("%+v: %d events, %v, want ErrCompacted", only, n, err)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Watcher struct {
 
 	// Of the reading goroutine:
 	state  *mvcc.State // the cursor's
+	of     *mvcc.Table
 	cursor *mvcc.Cursor
 	after  proto.Revision
 	more   bool // the last read filled its buffer
@@ -68,7 +69,7 @@ func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Rev
 		if state.Floor() > w.after {
 			return 0, mvcc.ErrCompacted
 		}
-		w.after = max(w.after, applied)
+		w.after, w.cursor = max(w.after, applied), nil
 		return 0, nil
 	}
 	if w.only.Key != "" && !w.long {
@@ -78,11 +79,11 @@ func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Rev
 		}
 		w.long = true
 	}
-	if w.cursor == nil || w.state != state {
+	if w.cursor == nil || w.state != state || w.of != t {
 		if w.cursor, err = t.Watch(w.after); err != nil {
 			return 0, err
 		}
-		w.state = state
+		w.state, w.of = state, t
 	}
 	for {
 		room := buf[n:]

@@ -140,11 +140,11 @@ func (v *View) stands(s *Suspension) bool {
 
 // ObjectOf is the configuration or policy that a state has of a name; nil if there is none.
 func ObjectOf(state *mvcc.State, resource, name string) *mvcc.Version {
-	t := state.Table(resource + ".admissionregistration.k8s.io")
-	if t == nil {
-		return nil
-	}
 	for {
+		t := state.Table(resource + ".admissionregistration.k8s.io")
+		if t == nil {
+			return nil
+		}
 		v, err := t.Get(name, state.Applied())
 		if !errors.Is(err, mvcc.ErrCompacted) { // the history's floor has passed what was applied a moment ago
 			return v
