@@ -1,0 +1,149 @@
+package direct_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/admission/answers"
+	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/client-go/rest"
+)
+
+// frameHook is a webhook that speaks HTTP/2 and nothing else, and asks for frames of a size.
+type frameHook struct {
+	frameSize uint32
+	frames    atomic.Int64 // of headers, that it was sent
+	wg        sync.WaitGroup
+	ended     context.Context // connections end with it
+}
+
+// enough frames are sent by a client that goes on for ever.
+const enough = 10_000
+
+func (h *frameHook) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		h.wg.Go(func() {
+			stop := context.AfterFunc(h.ended, func() { c.Close() })
+			defer stop()
+			defer c.Close()
+			_ = h.serve(c) // the client or the test has ended it, or too many frames have come
+		})
+	}
+}
+
+// serve answers every request with an empty 200.
+func (h *frameHook) serve(c net.Conn) error {
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+		return err
+	}
+	f := http2.NewFramer(c, c)
+	f.AllowIllegalReads = true // it only counts
+	if err := f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: h.frameSize}); err != nil {
+		return err
+	}
+	var block strings.Builder
+	_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		ended := false
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				err = f.WriteSettingsAck()
+			}
+		case *http2.HeadersFrame:
+			h.frames.Add(1)
+			ended = frame.HeadersEnded()
+		case *http2.ContinuationFrame:
+			if h.frames.Add(1) >= enough {
+				return errors.New("it goes on for ever")
+			}
+			ended = frame.HeadersEnded()
+		}
+		if ended {
+			err = f.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.Header().StreamID, BlockFragment: []byte(block.String()), EndStream: true, EndHeaders: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// TestFrameSizeOfWebhooks: a webhook that speaks only HTTP/2, which upstream's client does with a transport of golang.org/x/net,
+// cannot ask for frames of no size, and have the node write such frames until it ends (CVE-2026-33814).
+func TestFrameSizeOfWebhooks(t *testing.T) {
+	for _, q := range []struct {
+		size  uint32
+		works bool
+	}{
+		{0, false}, {1, false}, {1<<14 - 1, false}, {1 << 14, true}, {1<<24 - 1, true}, {1 << 24, false},
+	} {
+		t.Run(fmt.Sprint(q.size), func(t *testing.T) {
+			certs := httptest.NewUnstartedServer(nil) // for its certificate
+			certs.StartTLS()
+			defer certs.Close()
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certs.TLS.Certificates, NextProtos: []string{"h2"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, end := context.WithCancel(t.Context())
+			h := &frameHook{frameSize: q.size, ended: ended}
+			h.wg.Go(func() { h.accept(l) })
+			defer h.wg.Wait()
+			defer end()
+			defer l.Close()
+			base, err := rest.TransportFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{
+				CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certs.Certificate().Raw}),
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := http.Client{Transport: direct.Transport(base, new(answers.Limits))}
+			review := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.Addr().String()+"/", strings.NewReader("{}"))
+				if err != nil {
+					return err
+				}
+				w, err := client.Do(r)
+				if err == nil {
+					_ = w.Body.Close()
+				}
+				return err
+			}
+			// The first one may be sent before the settings have come. They come before its answer.
+			if err = review(); err == nil {
+				err = review()
+			}
+			if works := err == nil; works != q.works {
+				t.Errorf("%v", err)
+			}
+			if n := h.frames.Load(); n > 10 {
+				t.Errorf("%d frames of headers were sent", n)
+			}
+		})
+	}
+}
