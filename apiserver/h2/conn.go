@@ -79,7 +79,9 @@ type conn struct {
 	received      int64
 	kept          int64 // of the window that can be given again
 	sendWindow    int64
-	streamWindow  int64 // of a stream that begins
+	streamWindow  int64 // of a stream that begins: SETTINGS_INITIAL_WINDOW_SIZE
+	mostGranted   int64 // no stream has more: see setStreamWindow
+	moreForAll    bool  // streamWindow has grown, and who waits for that was not woken yet
 	maxFrame      int
 	encoder       *hpack.Encoder
 	block         bytes.Buffer // of headers
@@ -87,11 +89,13 @@ type conn struct {
 	behind        []byte       // and those that go into a write of their own, behind these
 	control       int          // frames among them that clients can cause without reading
 	writing       bool
-	writes        uint64    // that have ended
-	writeBy       time.Time // when the write under way must have ended; zero: there is none, or no such time
-	forRoom       queue     // streams that wait for room in out
-	forWindow     queue     // streams that wait for sendWindow
-	wakes         int       // of streams that have waited for one of these or for their own window
+	writes        uint64               // that have ended
+	writeBy       time.Time            // when the write under way must have ended; zero: there is none, or no such time
+	forRoom       queue                // streams that wait for room in out
+	forWindow     queue                // streams that wait for sendWindow
+	forOwn        map[*stream]struct{} // streams that wait for a window of their own
+	wakes         int                  // of streams that have waited for one of these
+	looks         int                  // at streams, for settings
 	timer         *time.Timer
 	timerAt       time.Time // zero: it stands still
 	idleSince     time.Time // zero: there are streams
@@ -200,6 +204,7 @@ func (c *conn) read() error {
 		read = 0
 		c.mu.Lock()
 		tooMany := c.control > maxControl
+		c.wakeForAll()
 		c.flushAside()
 		c.mu.Unlock()
 		if tooMany {
@@ -383,7 +388,6 @@ func (c *conn) open(st *stream) error {
 		return c.closed
 	}
 	c.streams[st.id] = st
-	st.sendWindow = c.streamWindow
 	if t := c.s.http.WriteTimeout; t > 0 {
 		st.writeBy = time.Now().Add(t)
 		c.wakeAt(st.writeBy)
@@ -498,9 +502,11 @@ func (c *conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 	if st == nil {
 		return nil
 	}
-	if st.sendWindow += int64(f.Increment); st.sendWindow > math.MaxInt32 {
+	st.granted += int64(f.Increment)
+	if st.window() > math.MaxInt32 {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
+	c.mostGranted = max(c.mostGranted, st.granted)
 	st.wakeForWindow()
 	return nil
 }
@@ -536,16 +542,42 @@ func (c *conn) setting(s http2.Setting) error {
 	case http2.SettingMaxFrameSize:
 		c.maxFrame = min(int(s.Val), maxDataFrame)
 	case http2.SettingInitialWindowSize:
-		grown := int64(s.Val) - c.streamWindow
-		c.streamWindow = int64(s.Val)
-		for _, st := range c.streams {
-			if st.sendWindow += grown; st.sendWindow > math.MaxInt32 {
-				return http2.ConnectionError(http2.ErrCodeFlowControl)
-			}
-			st.wakeForWindow()
-		}
+		return c.setStreamWindow(int64(s.Val))
 	}
 	return nil
+}
+
+// setStreamWindow changes the windows of all streams (RFC 9113, 6.9.2). It does not touch the streams: a client can
+// send any number of these settings, in 15 bytes each. A walk over the streams is needed only when the one that was
+// granted most has sent or ended since the last walk, and what it had would be too much now. mu is held.
+func (c *conn) setStreamWindow(n int64) error {
+	c.moreForAll = c.moreForAll || n > c.streamWindow
+	c.streamWindow = n
+	if n+c.mostGranted <= math.MaxInt32 {
+		return nil
+	}
+	c.looks += len(c.streams)
+	c.mostGranted = 0
+	for _, st := range c.streams {
+		c.mostGranted = max(c.mostGranted, st.granted)
+	}
+	if n+c.mostGranted > math.MaxInt32 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	return nil
+}
+
+// wakeForAll wakes the streams that have a window since all windows have grown. It is called once for all frames that
+// were read together, so that a window that grows and shrinks again wakes nobody. mu is held.
+func (c *conn) wakeForAll() {
+	if !c.moreForAll {
+		return
+	}
+	c.moreForAll = false
+	c.looks += len(c.forOwn)
+	for st := range c.forOwn {
+		st.wakeForWindow()
+	}
 }
 
 func (c *conn) ping(f *http2.PingFrame) error {

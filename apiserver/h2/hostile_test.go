@@ -87,14 +87,7 @@ func TestFewWakes(t *testing.T) {
 		waits  func(*conn) int
 	}{
 		{"for the connection's window", 1 << 20, func(c *conn) int { return len(c.forWindow) }},
-		{"for their own windows", 0, func(c *conn) (n int) {
-			for _, st := range c.streams {
-				if st.windowless {
-					n++
-				}
-			}
-			return n
-		}},
+		{"for their own windows", 0, func(c *conn) int { return len(c.forOwn) }},
 	} {
 		client := dial(t, s, q.window)
 		go client.drain()
@@ -108,7 +101,7 @@ func TestFewWakes(t *testing.T) {
 				return c.sendWindow
 			}
 			for _, st := range c.streams {
-				n -= st.sendWindow
+				n -= st.window()
 			}
 			return n
 		}

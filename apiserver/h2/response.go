@@ -278,7 +278,7 @@ func (st *stream) sendHeaders(body []byte, end, last bool) {
 func (st *stream) data(p []byte, end bool) error {
 	c := st.c
 	for len(p) > 0 || end {
-		n := max(0, int(min(int64(len(p)), int64(c.maxFrame), maxData, c.sendWindow, st.sendWindow)))
+		n := max(0, int(min(int64(len(p)), int64(c.maxFrame), maxData, c.sendWindow, st.window())))
 		switch {
 		case st.closed:
 			return st.closeErr
@@ -290,7 +290,7 @@ func (st *stream) data(p []byte, end bool) error {
 			c.flush() // the client gives no window for what it does not have; this releases mu
 			switch {
 			case st.closed:
-			case st.sendWindow <= 0:
+			case st.window() <= 0:
 				st.awaitWindow()
 			case c.sendWindow <= 0:
 				c.forWindow.wait(st)
@@ -312,7 +312,7 @@ func (st *stream) data(p []byte, end bool) error {
 		c.room(frameHeader + n)
 		c.out = append(appendHeader(c.out, n, http2.FrameData, flags, st.id), p[:n]...)
 		c.sendWindow -= int64(n)
-		st.sendWindow -= int64(n)
+		st.granted -= int64(n)
 		if p = p[n:]; len(p) == 0 && end {
 			st.finished()
 			return nil

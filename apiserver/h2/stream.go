@@ -28,11 +28,10 @@ type stream struct {
 	changed    sync.Cond // something below, or the connection's room
 	closed     bool      // nothing more is sent
 	closeErr   error
-	remoteDone bool // the client sends no more
-	started    bool // the handler
-	refused    bool // the handler is one that refuses the request: its answer waits for nothing
-	sendWindow int64
-	windowless bool  // the handler waits for sendWindow
+	remoteDone bool  // the client sends no more
+	started    bool  // the handler
+	refused    bool  // the handler is one that refuses the request: its answer waits for nothing
+	granted    int64 // by WINDOW_UPDATE, less what was sent: see window
 	queued     bool  // the handler waits in a queue of the connection
 	received   int64 // what is left of the client's window
 	kept       int64 // of it that can be given again
@@ -47,6 +46,10 @@ type stream struct {
 
 	response
 }
+
+// window is how much may be sent on the stream. It changes with the connection's streamWindow, and may be negative.
+// The connection's mu is held.
+func (st *stream) window() int64 { return st.c.streamWindow + st.granted }
 
 // handle serves the request. It is a worker's.
 func (st *stream) handle() {

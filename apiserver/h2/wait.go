@@ -68,17 +68,20 @@ func (st *stream) awaitRoom() {
 // is released meanwhile.
 func (st *stream) awaitWindow() {
 	st.c.wakeNext()
-	st.windowless = true
-	for st.sendWindow <= 0 && !st.closed {
-		st.changed.Wait()
+	if st.c.forOwn == nil {
+		st.c.forOwn = map[*stream]struct{}{}
 	}
-	st.windowless = false
-	st.c.wakes++
+	st.c.forOwn[st] = struct{}{}
+	for st.window() <= 0 && !st.closed {
+		st.changed.Wait()
+		st.c.wakes++
+	}
+	delete(st.c.forOwn, st)
 }
 
 // wakeForWindow is called when the stream's window has changed. The connection's mu is held.
 func (st *stream) wakeForWindow() {
-	if st.windowless && st.sendWindow > 0 {
+	if _, waits := st.c.forOwn[st]; waits && st.window() > 0 {
 		st.changed.Broadcast()
 	}
 }
