@@ -57,32 +57,54 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestEarlyResets: a client that resets its streams cannot have more handlers at work than it may have streams.
+// TestEarlyResets: a client that resets its streams, or has the server reset them, cannot have more handlers at work than it
+// may have streams (CVE-2023-39325, CVE-2023-44487; CVE-2025-8671 of other servers).
 func TestEarlyResets(t *testing.T) {
-	var now, most atomic.Int64
-	end := make(chan struct{})
-	s := serve(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		most.Store(max(most.Load(), now.Add(1)))
-		<-end
-		now.Add(-1)
-	}), func(s *http.Server) { s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 10} })
-	defer close(end)
-	c := dial(t, s, 100)
-	go func() {
-		out := c.beside()
-		for id := uint32(1); ; id += 2 {
-			out.get(id, "/")
-			if out.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
-				return
+	for _, q := range []struct {
+		name  string
+		reset func(c *raw, id uint32) error
+	}{
+		{"by the client", func(c *raw, id uint32) error { return c.WriteRSTStream(id, http2.ErrCodeCancel) }},
+		{"by the server, for a window of nothing", func(c *raw, id uint32) error {
+			return c.WriteRawFrame(http2.FrameWindowUpdate, 0, id, make([]byte, 4))
+		}},
+		{"by the server, for a window that is too large", func(c *raw, id uint32) error { return c.WriteWindowUpdate(id, 1<<31-1) }},
+		{"by the server, for a body behind the end", func(c *raw, id uint32) error { return c.WriteData(id, true, nil) }},
+		{"by the server, for a stream that depends on itself", func(c *raw, id uint32) error {
+			return c.WritePriority(id, http2.PriorityParam{StreamDep: id})
+		}},
+	} {
+		t.Run(q.name, func(t *testing.T) {
+			var now, most atomic.Int64
+			end := make(chan struct{})
+			s := serve(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				most.Store(max(most.Load(), now.Add(1)))
+				<-end
+				now.Add(-1)
+			}), func(s *http.Server) { s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 10} })
+			defer close(end)
+			c := dial(t, s, 100)
+			go func() {
+				out := c.beside()
+				out.AllowIllegalWrites = true
+				for id := uint32(1); ; id += 2 {
+					out.get(id, "/")
+					if q.reset(out, id) != nil {
+						return
+					}
+				}
+			}()
+			f, err := c.next()
+			for err == nil && f.Header().Type == http2.FrameRSTStream {
+				f, err = c.next()
 			}
-		}
-	}()
-	f, err := c.next()
-	if g, ok := f.(*http2.GoAwayFrame); !ok || g.ErrCode != http2.ErrCodeEnhanceYourCalm {
-		t.Errorf("%v, %v", f, err)
-	}
-	if most.Load() > 10 {
-		t.Errorf("%d handlers", most.Load())
+			if g, ok := f.(*http2.GoAwayFrame); !ok || g.ErrCode != http2.ErrCodeEnhanceYourCalm {
+				t.Errorf("%v, %v", f, err)
+			}
+			if most.Load() > 10 {
+				t.Errorf("%d handlers", most.Load())
+			}
+		})
 	}
 }
 
