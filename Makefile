@@ -9,6 +9,9 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # the tag, grpc links text/template, whose reflection keeps every exported method of every type.
 export GOFLAGS := $(filter-out -trimpath -tags=grpcnotrace,$(GOFLAGS)) -trimpath -tags=grpcnotrace
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# The oldest Go for a release: docs/dependencies.md. With Go's module proxy it need not be installed:
+# GOTOOLCHAIN=go1.26.10 make build
+RELEASE_GO := go1.26.10
 # How the kubectl of a module file says which version it is, and how what else is built from it does.
 kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(1)))
 kube_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(1) \
@@ -27,6 +30,8 @@ help: ## Explain the targets
 build: ## Build bin/quorate and bin/quorate-bench
 	go build -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
 	go build -ldflags '$(LDFLAGS)' -o bin/quorate-bench ./cmd/bench
+	@have=$$(go env GOVERSION); [ $$(printf '%s\n' $$have $(RELEASE_GO) | sort -V | head -1) = $(RELEASE_GO) ] || \
+		echo "built with $$have, which has known vulnerabilities: build releases with $(RELEASE_GO) or later (docs/dependencies.md)"
 
 # The date of the pages is that of the sources.
 .PHONY: man
@@ -88,7 +93,7 @@ bin/kwokctl: tools/kwok/go.mod
 	sh tools/cached.sh $@ tools/kwok -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwokctl
 
 .PHONY: tools
-tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
+tools: tools/bin/staticcheck tools/bin/govulncheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
 
 tools/bin/%: tools/lint/go.mod
 	cd tools/lint && go build -o ../bin/$* $$(go list -f '{{.ImportPath}}' tool | grep '/$*$$')
@@ -102,14 +107,15 @@ generate: tools ## Regenerate everything that is generated (needs protobuf-compi
 # `make check` needs Go, git and this machine's tools only. Modules of their own are vetted by
 # test-all, which compiles them anyway.
 .PHONY: check
-check: tools/bin/staticcheck ## Format, vet, lint, pinned modules, generated files, architecture
+check: tools/bin/staticcheck tools/bin/govulncheck ## Format, vet, lint, advisories, pinned modules, generated files, architecture
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
 	go mod tidy -diff
 	cd test/storage && go mod tidy -diff
 	cd test/judges/etcd && go mod tidy -diff
 	go vet ./...
 	tools/bin/staticcheck ./...
-	go test -vet=off -run 'TestArchitecture|TestEveryExport|TestPins|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/schema ./proto ./deploy ./test/tiers
+	go run ./test/advisories -release $(RELEASE_GO)
+	go test -vet=off -run 'TestArchitecture|TestEveryExport|TestPins|TestToolchain|TestDependencies|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/schema ./proto ./deploy ./test/tiers
 
 # Tests. test/tiers/tiers.txt says which package is in which tier, and explains the tiers. `go vet`
 # runs in check only. Each package is built in one way in a target: with the race detector or without.

@@ -287,8 +287,10 @@ var rooms = map[string]room{
 	// What runs in the containers of test/nodes.
 	"test/nodes/inside": {},
 	// Which tests run where.
-	"test/tiers":  {reach: noKubernetes},
-	"test/mutate": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/tiers": {reach: noKubernetes},
+	// Which advisories are reached: by programs and files alone.
+	"test/advisories": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/mutate":     {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// A peer to compare with.
 	"test/kubeapiserver":       {reach: noKubernetes},
 	"test/judges/differential": {},
