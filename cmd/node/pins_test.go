@@ -2,7 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,6 +67,89 @@ func TestPins(t *testing.T) {
 	for module, v := range versions {
 		if strings.HasPrefix(module, "k8s.io/") && strings.HasPrefix(v, "v0.") && !strings.HasPrefix(v, "v0.0.0-") && v != versions["k8s.io/api"] {
 			t.Errorf("%s is at %s, k8s.io/api at %s: %s", module, v, versions["k8s.io/api"], kubernetesPin)
+		}
+	}
+}
+
+// modFile is what the tests below read of a module file.
+type modFile struct {
+	Go      string
+	Require []struct {
+		Path     string
+		Indirect bool
+	}
+}
+
+func readMod(t *testing.T, file string) (m modFile) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func readText(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestToolchain: the modules of the product and of its tests have the same oldest Go, and who builds a release reads which
+// Go that needs.
+func TestToolchain(t *testing.T) {
+	const root = "../.."
+	want := readMod(t, filepath.Join(root, "go.mod")).Go
+	for _, module := range []string{"test/storage", "test/judges/etcd", "test/clients", "test/ecosystem"} {
+		if got := readMod(t, filepath.Join(root, module, "go.mod")).Go; got != want {
+			t.Errorf("%s has go %s, go.mod has go %s", module, got, want)
+		}
+	}
+	release := regexp.MustCompile(`(?m)^RELEASE_GO := go(\S+)$`).FindStringSubmatch(readText(t, filepath.Join(root, "Makefile")))
+	if release == nil {
+		t.Fatal("the Makefile names no RELEASE_GO")
+	}
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/dependencies.md"} {
+		if !strings.Contains(readText(t, filepath.Join(root, name)), release[1]) {
+			t.Errorf("%s does not name the Go of releases, %s", name, release[1])
+		}
+	}
+}
+
+// TestDependencies: docs/dependencies.md has a row for each direct module of go.mod, and no other.
+func TestDependencies(t *testing.T) {
+	const page = "../../docs/dependencies.md"
+	direct := map[string]bool{}
+	for _, m := range readMod(t, "../../go.mod").Require {
+		if !m.Indirect {
+			direct[m.Path] = true
+		}
+	}
+	_, table, _ := strings.Cut(readText(t, page), "\n## Direct modules\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^ |]+/[^ |]+) \|(.*)\|$`).FindAllStringSubmatch(table, -1) {
+		m := row[1]
+		switch {
+		case !direct[m]:
+			t.Errorf("%s has a row for %s, which is no direct module of go.mod", page, m)
+		case rows[m]:
+			t.Errorf("%s has two rows for %s", page, m)
+		}
+		rows[m] = true
+		if cells := strings.Split(row[2], "|"); len(cells) != 3 || slices.ContainsFunc(cells, func(c string) bool { return strings.TrimSpace(c) == "" }) {
+			t.Errorf("%s: the row of %s is not complete", page, m)
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(direct)) {
+		if !rows[m] {
+			t.Errorf("%s has no row for %s", page, m)
 		}
 	}
 }
