@@ -320,22 +320,15 @@ func TestWaitingAnswersForgetRequests(t *testing.T) {
 	for i := range uint32(streams) {
 		client.get(2*i+1, "/")
 	}
-	waits := func() (n int) {
-		for _, st := range c.streams {
-			if st.windowless {
-				n++
-			}
-		}
-		return n
-	}
-	await(t, "answers that wait", func() bool { return c.look(func() bool { return waits() == streams }) })
+	wait := func() bool { return len(c.forOwn) == streams }
+	await(t, "answers that wait", func() bool { return c.look(wait) })
 	await(t, "request that is gone", func() bool {
 		runtime.GC()
 		mu.Lock()
 		defer mu.Unlock()
 		return len(requests) == streams && !slices.ContainsFunc(requests, func(p weak.Pointer[http.Request]) bool { return p.Value() != nil })
 	})
-	if !c.look(func() bool { return waits() == streams }) {
+	if !c.look(wait) {
 		t.Error("the answers have not waited")
 	}
 }
