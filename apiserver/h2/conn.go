@@ -23,8 +23,8 @@ const (
 	settingsTimeout = 2 * time.Second
 	// goAwayTimeout is how long a client has to read that the connection ends.
 	goAwayTimeout = time.Second
-	// afterGoAway is how much of what a refused client still sends is read: what was under way.
-	afterGoAway = 1 << 20
+	// afterGoAway is how much of what a refused client still sends is read: what was under way, which is a window and a frame.
+	afterGoAway = 4 << 20
 	headerTable = 4096
 	// maxReadFrame is less than net/http's 1 MiB: each connection keeps a buffer as large as the largest frame that has
 	// begun, and nine bytes begin one.
