@@ -168,6 +168,7 @@ type packing struct {
 	old       [packBatch]superseded
 	fresh     [packBatch]written
 	templates int
+	counted   proto.Revision // State.Dropped when templates was counted last
 }
 
 // packBatch is how many versions are taken at once.
@@ -235,7 +236,7 @@ func (p *packing) keep(delta []byte) {
 // byTemplate packs a version that is the newest of its key, or was when it came here.
 func (p *packing) byTemplate(t *Table, v *Version) {
 	n := int(v.size)
-	if n < smallValue || n > largeTemplate {
+	if n < smallValue || n > largeTemplate || t.gone.Load() {
 		return
 	}
 	value := v.Value()
@@ -265,7 +266,7 @@ func (p *packing) byTemplate(t *Table, v *Version) {
 		return
 	}
 	if len(t.templates) < tableTemplates {
-		if p.templates == mostTemplates {
+		if p.templates >= mostTemplates && !p.recount(t.state) {
 			return
 		}
 		p.templates++
@@ -277,6 +278,18 @@ func (p *packing) byTemplate(t *Table, v *Version) {
 	made.index.reset(value)
 	copy(t.templates[1:], t.templates[:len(t.templates)-1])
 	t.templates[0], t.misses = made, 0
+}
+
+// recount leaves out the templates of tables that were dropped, and reports whether there may be more. Templates are of the
+// goroutine that packs alone.
+func (p *packing) recount(s *State) bool {
+	if dropped := s.Dropped(); dropped != p.counted {
+		p.counted, p.templates = dropped, 0
+		for _, t := range s.Tables() {
+			p.templates += len(t.templates)
+		}
+	}
+	return p.templates < mostTemplates
 }
 
 // packedSize is what a packed takes beside its delta.

@@ -228,6 +228,45 @@ func TestPackForgets(t *testing.T) {
 	}
 }
 
+// TestTemplatesOfDroppedTables: the templates of tables that were dropped are not counted.
+func TestTemplatesOfDroppedTables(t *testing.T) {
+	s := New()
+	w := &batchWriter{t: t, s: s}
+	write := func(op proto.Op, table, key string) {
+		value := append(bytes.Repeat([]byte("the same in all of them "), 20), table+key...)
+		if op == proto.Op_OP_DELETE {
+			value = nil
+		}
+		w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: table, Key: key, Op: op, Value: value}))
+	}
+	for i := range mostTemplates + 10 {
+		table := fmt.Sprint("kind", i)
+		write(proto.Op_OP_PUT, table, "k")
+		s.Publish()
+		packAll(s)
+		write(proto.Op_OP_DELETE, table, "k")
+		s.Publish()
+		w.apply(proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(s.Applied())}))
+		s.Publish()
+	}
+	if n := s.tables.Load().Len(); n != 0 {
+		t.Fatalf("%d tables are left", n)
+	}
+	write(proto.Op_OP_PUT, "last", "a")
+	write(proto.Op_OP_PUT, "last", "b")
+	s.Publish()
+	packAll(s)
+	packed := 0
+	for _, v := range versions(t, s, "last") {
+		if v.packed.Load() != nil {
+			packed++
+		}
+	}
+	if packed != 1 || s.packing.templates > 20 { // they are counted again at the bound
+		t.Errorf("%d of two alike values are packed, %d templates are counted", packed, s.packing.templates)
+	}
+}
+
 // TestQueue: what is taken comes in order, is no more than there is room for, and ends before the first
 // that stays; what is left comes next, with what was added meanwhile.
 func TestQueue(t *testing.T) {
