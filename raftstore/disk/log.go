@@ -25,6 +25,9 @@ type LogOptions struct {
 	Observe func(d time.Duration, entries, bytes int)
 	// Commit, if set, makes each durable change; see CommitFunc.
 	Commit CommitFunc
+	// Survivor opens also a raft.db of which one meta page does not hold. It is for a recovery, in which no vote counts:
+	// both pages lead to the same record.
+	Survivor bool
 	// SegmentBytes is the size of a segment. Default wal.DefaultSegmentBytes.
 	SegmentBytes int
 	// Snapshot, if set, returns the index of the newest snapshot that is on disk. It must not wait.

@@ -24,7 +24,7 @@ func openLogFiles(dir string, o LogOptions, progress func()) (logFiles, error) {
 	if err := prepareLog(dir, o); err != nil {
 		return logFiles{}, err
 	}
-	stable, err := openStable(dir, o.Commit)
+	stable, err := openStable(dir, o.Commit, o.Survivor)
 	if err != nil {
 		return logFiles{}, err
 	}

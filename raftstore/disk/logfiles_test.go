@@ -128,14 +128,14 @@ func TestUnknownStableFormat(t *testing.T) {
 func TestStableFormatOne(t *testing.T) {
 	dir := t.TempDir()
 	must(t, makeHoled(dir))
-	s, err := openStable(dir, nil)
+	s, err := openStable(dir, nil, false)
 	must(t, err)
 	want := *s.pairs.Load()
 	record := encodeStable(want)
 	binary.BigEndian.PutUint32(record, 1)
 	must(t, s.bolt.Set(recordKey, seal(record[:len(record)-4])))
 	must(t, s.Close())
-	s, err = openStable(dir, nil)
+	s, err = openStable(dir, nil, false)
 	must(t, err)
 	if got := *s.pairs.Load(); len(want) == 0 || !maps.EqualFunc(got, want, bytes.Equal) {
 		t.Errorf("read as %q, want %q", got, want)

@@ -48,10 +48,11 @@ type stableStore struct {
 	pairs   atomic.Pointer[map[string][]byte]
 }
 
-// openStable opens a directory's raft.db. Errors: ErrDamaged, ErrLogLost, those of files.
-func openStable(dir string, commit CommitFunc) (*stableStore, error) {
+// openStable opens a directory's raft.db; that of a survivor also if one of its meta pages does not hold. Errors:
+// ErrDamaged, ErrLogLost, those of files.
+func openStable(dir string, commit CommitFunc, survivor bool) (*stableStore, error) {
 	path := filepath.Join(dir, stableFile)
-	if err := checkMetaPages(path); err != nil {
+	if err := checkMetaPages(path); err != nil && !(survivor && errors.Is(err, ErrDamaged)) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	bolt, err := openBolt(path)

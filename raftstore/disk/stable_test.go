@@ -46,7 +46,7 @@ func TestStableFile(t *testing.T) {
 	path := filepath.Join(dir, stableFile)
 	reopen := func() *stableStore {
 		t.Helper()
-		s, err := openStable(dir, nil)
+		s, err := openStable(dir, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestStableFile(t *testing.T) {
 	whole = whole[:16*os.Getpagesize()] // it grows by 16 MiB, and has a few pages
 	check := func(what string) {
 		t.Helper()
-		s, err := openStable(dir, nil)
+		s, err := openStable(dir, nil, false)
 		if err != nil {
 			return // it is refused, whatever the reason
 		}
@@ -165,6 +165,21 @@ func TestFlipsOfMetaPages(t *testing.T) {
 			}
 			must(t, l.Close())
 		}
+	}
+	// A recovery reads the survivor's log by the other page.
+	for page := range 2 {
+		flipped := bytes.Clone(whole)
+		flipped[page*os.Getpagesize()+pageHeader+metaSize-1] ^= 1
+		must(t, os.WriteFile(path, flipped, fileMode))
+		survivor := shortSegments
+		survivor.Survivor = true
+		l, err := OpenLog(dir, survivor)
+		must(t, err)
+		if vote, err := l.Get(voteCandidate); err != nil || string(vote) != "n3" {
+			t.Errorf("a survivor without page %d: %s %v", page, vote, err)
+		}
+		must(t, l.Close())
+		must(t, os.WriteFile(path, whole, fileMode))
 	}
 	// A file that lost its end, but not all.
 	for _, size := range []int{1, pageHeader + metaSize, os.Getpagesize(), os.Getpagesize() + pageHeader} {

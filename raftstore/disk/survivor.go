@@ -134,7 +134,7 @@ func startingState(db *DB, snapshots *SnapshotStore) (*mvcc.State, error) {
 
 // readLog opens the log, says whether it is this directory's, and takes its tail in.
 func (s *Survivor) readLog(dir string, state *mvcc.State, snapshots *SnapshotStore, newest *raft.SnapshotMeta) (err error) {
-	log, err := OpenLog(dir, LogOptions{Fatal: func(error) {}})
+	log, err := OpenLog(dir, LogOptions{Survivor: true, Fatal: func(error) {}})
 	if errors.Is(err, ErrLogLost) {
 		s.LogLost = true
 		return nil
