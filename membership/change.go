@@ -113,6 +113,11 @@ func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*
 
 // lead carries out a change on the leader.
 func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
+	if req.Kind == proto.ChangeKind_CHANGE_ADD {
+		if err := m.checkReached(ctx, req.Member); err != nil {
+			return err
+		}
+	}
 	if err := m.lockChanges(ctx); err != nil {
 		return err
 	}
@@ -159,6 +164,29 @@ func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
 	return fmt.Errorf("%w: unknown kind of change %d", ErrRefused, req.Kind)
 }
 
+// checkReached refuses a new node that is not where it says that it is. As a member it would stay for good: nobody could
+// reach it, and while it does not answer no feature version rises. It is called before the lock of changes, which would keep
+// all others waiting for an answer that does not come. What add refuses by itself is left to it.
+func (m *Manager) checkReached(ctx context.Context, p *proto.Member) error {
+	id := proto.NodeID(p.GetNodeId())
+	if checkMember(p) != nil || p.PeerAddress == "" {
+		return nil
+	}
+	conf, err := m.raft.Members()
+	if err != nil {
+		return err
+	}
+	_, member := conf.Find(id)
+	_, taken := duplicateAddress(conf, id, p.PeerAddress)
+	_, gone := m.kv.Get(TableRemoved, p.NodeId)
+	cluster, _ := m.raft.Features()
+	if member || taken || gone || p.FeatureVersion < cluster || m.isAt(ctx, id, p.PeerAddress, 2*m.opt.CallTimeout) {
+		return nil
+	}
+	return fmt.Errorf("%w: add %s: %s does not reach it at %s, where it says that it is: its --peer-advertise-address must be one that all members reach",
+		ErrRefused, cmp.Or(p.Name, p.NodeId), m.id.Name(), p.PeerAddress)
+}
+
 // add lets a node in without a vote, or takes note of a member's new address.
 func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 	if err := checkMember(p); err != nil {
@@ -178,18 +206,13 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 	old, member := conf.Find(id)
 	address := p.PeerAddress
 	if other, ok := duplicateAddress(conf, id, address); ok {
-		if !member || !m.isAt(ctx, id, address) {
+		if !member || !m.isAt(ctx, id, address, m.opt.CallTimeout) {
 			return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, address, other)
 		}
 		address = alias(address)
 	}
 	if cluster, _ := m.raft.Features(); !member && p.FeatureVersion < cluster {
 		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, p.FeatureVersion, cluster, ErrTooOld)
-	}
-	if !member && !m.isAt(ctx, id, address) {
-		// As a member it would stay for good: nobody could reach it, and while it does not answer no feature version rises.
-		return fmt.Errorf("%w: add %s: %s does not reach it at %s, where it says that it is: its --peer-advertise-address must be one that all members reach",
-			ErrRefused, cmp.Or(p.Name, p.NodeId), m.id.Name(), address)
 	}
 	switch {
 	case member && old.Address == address:
@@ -206,9 +229,9 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 	return nil
 }
 
-// isAt says whether a member is at an address, proven by its certificate.
-func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+// isAt says whether a member is at an address, proven by its certificate within a time.
+func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	defer m.peers.ForgetAddress(address)
 	// By its id the member would be asked where it is now.

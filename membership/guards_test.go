@@ -311,7 +311,7 @@ func TestIsAtIsProven(t *testing.T) {
 		address string
 		want    bool
 	}{{second.id, second.address, true}, {third.id, second.address, false}} {
-		if got := m.isAt(t.Context(), x.id, x.address); got != x.want {
+		if got := m.isAt(t.Context(), x.id, x.address, m.opt.CallTimeout); got != x.want {
 			t.Errorf("%s is at %s: %v", x.id, x.address, got)
 		}
 	}
@@ -324,10 +324,10 @@ func TestIsAtIsProven(t *testing.T) {
 	proto.RegisterMembershipServer(server, liar{as: third.node.self()})
 	go server.Serve(l)
 	defer server.Stop()
-	if m.isAt(t.Context(), third.id, third.address) {
+	if m.isAt(t.Context(), third.id, third.address, m.opt.CallTimeout) {
 		t.Error("a node with another's certificate is believed to be the member that it says")
 	}
-	if !m.isAt(t.Context(), second.id, third.address) {
+	if !m.isAt(t.Context(), second.id, third.address, m.opt.CallTimeout) {
 		t.Error("the node that the certificate names is not found")
 	}
 	w.mu.Lock()
