@@ -236,10 +236,11 @@ func (t *Turn) Yield() {
 	defer s.mu.Unlock()
 	t.paused++
 	now := s.now()
-	if !t.holds || t.slow || s.waiters > 0 && now-t.began >= yieldAfter {
+	if !t.holds || t.beside || t.slow || s.waiters > 0 && now-t.began >= yieldAfter {
 		s.drop(t)
 		return
 	}
+	s.charge(t) // what follows is the client's time
 	t.yields, t.yielded = true, now
 	if s.waiters > 0 {
 		s.lookAt(now + yieldKeeps)
@@ -254,7 +255,12 @@ func (t *Turn) Resume(ctx context.Context) {
 		return
 	}
 	s.mu.Lock()
-	t.yields = false
+	if t.yields {
+		t.yields, t.charged = false, s.now()
+		if s.waiters == 0 {
+			t.began = t.charged // nobody had to wait for it
+		}
+	}
 	if t.paused--; t.paused == 0 && t.wants && !t.holds && t.ready == nil {
 		s.enter(t, true)
 	}
@@ -452,7 +458,9 @@ func (s *Slots) drop(t *Turn) {
 		s.leave(t)
 	case !t.holds:
 	default:
-		s.charge(t)
+		if !t.yields {
+			s.charge(t)
+		}
 		if t.beside {
 			s.lights--
 			t.user.lights--
@@ -485,8 +493,10 @@ func (s *Slots) look() {
 	now := s.now()
 	var slow []*Turn
 	for _, t := range s.holders {
-		s.charge(t)
-		if t.yields && now-t.yielded >= yieldKeeps {
+		switch {
+		case !t.yields:
+			s.charge(t)
+		case now-t.yielded >= yieldKeeps:
 			slow = append(slow, t)
 		}
 	}
