@@ -24,15 +24,19 @@ type Version struct {
 	definition *Definition
 	document   *versionDocument
 	resource   *kinds.Resource
+	all        *compilations
+	compiled   *compiled // that of the version before, if that has the same schema
+}
 
-	compiled *compilations
-	bytes    int        // that it takes, about, when it is compiled
-	mu       sync.Mutex // of the one that compiles
-	now      atomic.Pointer[compilation]
+// compiled is what versions of the same schema share, one after the other.
+type compiled struct {
+	bytes int        // that it takes, about
+	mu    sync.Mutex // of the one that compiles
+	now   atomic.Pointer[compilation]
 
-	// Guarded by compiled.mu.
-	place *list.Element // in compiled.queue
-	gone  bool          // the definition was replaced or deleted
+	// Guarded by compilations.mu.
+	place *list.Element // in the queue
+	gone  bool          // the definition was replaced by one with another schema, or deleted
 }
 
 // Of returns the version that a resource was made of, or nil for a built-in one.
@@ -70,55 +74,41 @@ const (
 // dropped and compiled again when it is needed. What is not served any more is dropped at once.
 type compilations struct {
 	mu    sync.Mutex
-	queue list.List // of *Version
+	queue list.List // of *compiled
 	bytes int
 }
 
-// add keeps what a version has compiled.
-func (c *compilations) add(v *Version) {
+// add keeps what was compiled.
+func (c *compilations) add(x *compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v.gone {
+	if x.gone {
 		return // it goes with the requests that began before
 	}
-	v.place = c.queue.PushBack(v)
-	c.bytes += v.bytes
+	x.place = c.queue.PushBack(x)
+	c.bytes += x.bytes
 	for c.queue.Len() > maxCompilations || c.bytes > maxCompiled && c.queue.Len() > 1 {
-		c.drop(c.queue.Front().Value.(*Version))
+		c.drop(c.queue.Front().Value.(*compiled))
 	}
 }
 
-// drop forgets what a version has compiled. mu is held.
-func (c *compilations) drop(v *Version) {
-	if v.place == nil {
+// drop forgets what was compiled. mu is held.
+func (c *compilations) drop(x *compiled) {
+	if x.place == nil {
 		return
 	}
-	c.queue.Remove(v.place)
-	c.bytes -= v.bytes
-	v.place = nil
-	v.now.Store(nil)
+	c.queue.Remove(x.place)
+	c.bytes -= x.bytes
+	x.place = nil
+	x.now.Store(nil)
 }
 
-// end drops the compilation of a version whose definition is not there any more, for good.
-func (c *compilations) end(v *Version) {
+// end drops what a version has compiled whose definition is not there any more, for good.
+func (c *compilations) end(x *compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v.gone = true
-	c.drop(v)
-}
-
-// hand hands the compilation of a version to that which comes in its place, with the same schema.
-func (c *compilations) hand(from, to *Version) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	from.gone = true
-	if from.place == nil {
-		return
-	}
-	c.bytes += to.bytes - from.bytes
-	to.place, from.place = from.place, nil
-	to.place.Value = to
-	to.now.Store(from.now.Load())
+	x.gone = true
+	c.drop(x)
 }
 
 // compiledBytes is about what a version of a stored definition takes when it is compiled. The other versions count as well.
@@ -137,20 +127,21 @@ func (v *Version) Model() (*schema.Model, error) {
 }
 
 func (v *Version) compilation() (*compilation, error) {
-	if c := v.now.Load(); c != nil {
+	x := v.compiled
+	if c := x.now.Load(); c != nil {
 		return c, nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if c := v.now.Load(); c != nil {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.now.Load(); c != nil {
 		return c, nil
 	}
 	c, err := v.compile()
 	if err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", v.resource.GVK(), err)
 	}
-	v.now.Store(c)
-	v.compiled.add(v)
+	x.now.Store(c)
+	v.all.add(x)
 	return c, nil
 }
 

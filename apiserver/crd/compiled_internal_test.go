@@ -50,12 +50,12 @@ func TestCompilationsEnd(t *testing.T) {
 	made := mustCompile(t, first)
 	second := mustRead(t, &c, definitionOf("k", 1, 1, "2"))
 	second.succeed(first)
-	if mustCompile(t, second) != made || c.queue.Len() != 1 || c.queue.Front().Value.(*Version) != second.versions[0] || c.bytes != second.versions[0].bytes {
+	if mustCompile(t, second) != made || c.queue.Len() != 1 || c.bytes != second.versions[0].compiled.bytes {
 		t.Errorf("another annotation: %d kept, %d bytes", c.queue.Len(), c.bytes)
 	}
 	third := mustRead(t, &c, definitionOf("k", 2, 1, "2"))
 	third.succeed(second)
-	if c.queue.Len() != 0 || c.bytes != 0 || second.versions[0].now.Load() != nil {
+	if c.queue.Len() != 0 || c.bytes != 0 || second.versions[0].compiled.now.Load() != nil {
 		t.Errorf("another schema: %d kept, %d bytes", c.queue.Len(), c.bytes)
 	}
 	if mustCompile(t, second) == nil || c.queue.Len() != 0 {
@@ -81,7 +81,7 @@ func TestCompilationsAreBounded(t *testing.T) {
 	}
 	d := mustRead(t, &c, definitionOf("large", 0, 1, strings.Repeat("x", maxCompiled/schemaFactor)))
 	mustCompile(t, d)
-	if c.queue.Len() != 1 || d.versions[0].now.Load() == nil {
+	if c.queue.Len() != 1 || d.versions[0].compiled.now.Load() == nil {
 		t.Errorf("beside one that takes all, %d are kept", c.queue.Len()-1)
 	}
 }

@@ -77,7 +77,7 @@ type versionDocument struct {
 }
 
 // read makes a Definition of what is stored.
-func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
+func read(v *mvcc.Version, all *compilations) (*Definition, error) {
 	d := &Definition{Stored: v, ended: make(chan struct{})}
 	if err := json.Unmarshal(v.Value(), &d.document); err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
@@ -96,7 +96,7 @@ func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 	size := compiledBytes(v.Value())
 	for i := range d.Spec.Versions {
 		doc := &d.Spec.Versions[i]
-		made := &Version{definition: d, document: doc, compiled: compiled, bytes: size}
+		made := &Version{definition: d, document: doc, all: all, compiled: &compiled{bytes: size}}
 		made.resource = d.resource(made, doc)
 		d.versions = append(d.versions, made)
 		doc.Schema = nil // read again when it is compiled
@@ -171,7 +171,7 @@ func (d *Definition) succeed(before *Definition) {
 	if before.serving == d.serving && before.ended != nil {
 		d.ended = before.ended
 		for i, v := range before.versions {
-			v.compiled.hand(v, d.versions[i])
+			d.versions[i].compiled = v.compiled // nobody has d yet
 		}
 		return
 	}
@@ -181,7 +181,7 @@ func (d *Definition) succeed(before *Definition) {
 // end ends a definition that was replaced or deleted.
 func (d *Definition) end() {
 	for _, v := range d.versions {
-		v.compiled.end(v)
+		v.all.end(v.compiled)
 	}
 	if d.ended != nil {
 		close(d.ended)
