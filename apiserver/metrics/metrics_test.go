@@ -47,10 +47,11 @@ func TestGone(t *testing.T) {
 	use := func(gvr schema.GroupVersionResource) {
 		for _, verb := range []string{"get", "list", "watch", "create", "apply"} {
 			k := request.Kind{Verb: verb, Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Scope: "cluster", Component: "apiserver", LongRunning: verb == "watch"}
-			m.RequestStarted(&k)
 			m.WatchEvents(&k, 2, 4000)
-			m.RequestDone(&k, request.End{Code: 200})
-			m.RequestDone(&k, request.End{Code: 429})
+			for _, code := range []int{200, 429} {
+				m.RequestStarted(&k)
+				m.RequestDone(&k, request.End{Code: code})
+			}
 			m.WriteRetried(&k)
 			m.Panicked(&k)
 			m.Deprecated(&k, "1.37")
@@ -65,6 +66,13 @@ func TestGone(t *testing.T) {
 	use(v1)
 	withOne := strings.Count(text(), "\n")
 	use(v2)
+	watch := request.Kind{Verb: "watch", Group: v2.Group, Version: v2.Version, Resource: v2.Resource, Scope: "cluster", Component: "apiserver", LongRunning: true}
+	m.RequestStarted(&watch)
+	m.Gone(v2, false)
+	if got := text(); !strings.Contains(got, `,verb="WATCH",version="v2"} 1`) {
+		t.Error("the series of an open watch is dropped")
+	}
+	m.RequestDone(&watch, request.End{Code: 200})
 	m.Gone(v2, false)
 	if got := text(); strings.Contains(got, `,version="v2"`) || strings.Count(got, "\n") != withOne {
 		t.Errorf("a version has gone: %d lines, want %d", strings.Count(got, "\n"), withOne)

@@ -35,6 +35,7 @@ type kindSeries struct {
 	duration, sli prometheus.Observer
 	size          prometheus.Observer // nil unless get or list
 	longRunning   prometheus.Gauge    // nil unless long-running
+	open          atomic.Int64        // long-running requests
 	watchEvents   prometheus.Counter  // nil unless watch
 	watchSizes    *sizes
 	mu            sync.Mutex // guards the replacement of codes
@@ -176,7 +177,9 @@ func (s *requestSeries) code(x *kindSeries, code int) *codeSeries {
 // RequestStarted counts an open long-running request.
 func (m *Metrics) RequestStarted(k *request.Kind) {
 	if k.LongRunning {
-		m.requests.of(k).longRunning.Inc()
+		x := m.requests.of(k)
+		x.open.Add(1)
+		x.longRunning.Inc()
 	}
 }
 
@@ -185,6 +188,7 @@ func (m *Metrics) RequestStarted(k *request.Kind) {
 func (m *Metrics) RequestDone(k *request.Kind, e request.End) {
 	x := m.requests.of(k)
 	if k.LongRunning {
+		x.open.Add(-1)
 		x.longRunning.Dec()
 	}
 	if e.Code < 100 || e.Code > 599 {
@@ -204,14 +208,23 @@ func (m *Metrics) RequestDone(k *request.Kind, e request.End) {
 }
 
 // Gone drops the series of a resource that is not served any more, as apiserver.Observer has it: definitions come and go,
-// and each would leave some 280 series for good.
+// and each would leave some 280 series for good. While a watch is still open, nothing is dropped: its end would begin a
+// series below zero.
 func (m *Metrics) Gone(gvr schema.GroupVersionResource, last bool) {
 	s := &m.requests
 	s.mu.Lock()
-	next := maps.Clone(*s.kinds.Load())
-	maps.DeleteFunc(next, func(k request.Kind, _ *kindSeries) bool {
-		return k.Group == gvr.Group && k.Version == gvr.Version && k.Resource == gvr.Resource
+	next, open := maps.Clone(*s.kinds.Load()), int64(0)
+	maps.DeleteFunc(next, func(k request.Kind, x *kindSeries) bool {
+		of := k.Group == gvr.Group && k.Version == gvr.Version && k.Resource == gvr.Resource
+		if of {
+			open += x.open.Load()
+		}
+		return of
 	})
+	if open > 0 {
+		s.mu.Unlock()
+		return
+	}
 	s.kinds.Store(&next)
 	s.mu.Unlock()
 	version := prometheus.Labels{"group": gvr.Group, "version": gvr.Version, "resource": gvr.Resource}
