@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxFields is how many header fields a request may have. Each takes some 130 bytes, however short it is, and clients send
-// a dozen.
-const maxFields = 256
+// maxFields is how many header fields a request may have. Each takes some 130 bytes, however short it is. Clients send a
+// dozen, and who impersonates one for each group of a user.
+const maxFields = 1024
 
 // readRequest makes the request of a stream's first headers. Errors are http2's.
 func (st *stream) readRequest(f *http2.MetaHeadersFrame) error {
