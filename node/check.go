@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/internal/hostport"
+	"github.com/quorate/quorate/membership"
 )
 
 // Complete fills in what follows from other settings and checks all of them. The error has a line
@@ -132,7 +133,7 @@ func (c *Config) checkPlace(bad *mistakes, derived map[string]bool) {
 	}
 }
 
-// checkHosts refuses hosts within the addresses of Services. kube-proxy of each worker answers for all of these, so that
+// checkHosts refuses hosts within the addresses of Services, and warns of them where the node has data already. kube-proxy of each worker answers for all of these, so that
 // the workers could not reach the API, and the Service kubernetes could get the address of a host.
 func (c *Config) checkHosts(bad *mistakes, services []netip.Prefix) {
 	hosts := []struct{ name, addr string }{{"api-advertise-address", c.APIAdvertise}, {"peer-advertise-address", c.PeerAdvertise}}
@@ -149,8 +150,15 @@ func (c *Config) checkHosts(bad *mistakes, services []netip.Prefix) {
 			continue // a name
 		}
 		for _, block := range services {
-			if block.Contains(ip.Unmap().WithZone("")) {
-				bad.add("%s: %s is within service-cluster-ip-range %s: kube-proxy would keep workers from it. Take a range that has no host and no Pod, on all nodes", h.name, host, block)
+			if !block.Contains(ip.Unmap().WithZone("")) {
+				continue
+			}
+			err := fmt.Errorf("%s: %s is within service-cluster-ip-range %s: kube-proxy would keep workers from it. Take a range that has no host and no Pod, on all nodes", h.name, host, block)
+			if cluster, _ := membership.ReadCluster(c.DataDir); cluster != "" {
+				// The cluster has lived with it, and another range is a matter of all nodes.
+				c.Log.Warn("a host is among the addresses of Services", "err", err)
+			} else {
+				bad.add("%w", err)
 			}
 		}
 	}

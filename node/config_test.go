@@ -1,7 +1,9 @@
 package node
 
 import (
+	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,6 +75,23 @@ func TestComplete(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, x.want)
 			}
 		})
+	}
+}
+
+// TestHostsAmongServices: a node that has a cluster starts where a new one would not.
+func TestHostsAmongServices(t *testing.T) {
+	c := defaults()
+	c.DataDir, c.APIAdvertise = t.TempDir(), "10.0.0.4:6443"
+	var said strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&said, nil))
+	if err := c.Complete(); err == nil {
+		t.Error("a new node is not refused")
+	}
+	if err := os.WriteFile(filepath.Join(c.DataDir, "node.json"), []byte(`{"version":1,"nodeID":"0123456789abcdef0123456789abcdef","clusterID":"0123456789abcdef0123456789abcdef"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Complete(); err != nil || !strings.Contains(said.String(), "10.0.0.4 is within service-cluster-ip-range") {
+		t.Errorf("%v, log %q", err, said.String())
 	}
 }
 
