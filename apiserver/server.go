@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -190,8 +191,9 @@ type Limits struct {
 	// port-forward and proxies, and the same to aggregated API servers. One user may have half of what others leave, and the
 	// service accounts of a namespace are one; administrators and kubelets have as many beside them. Default 2048.
 	Streams int
-	// Watches bounds the watches at a time. One user may have a quarter of what others leave; those of administrators are
-	// not counted, and each kubelet has a quarter beside them. Default 10,000.
+	// Watches bounds the watches at a time. One user may have half of what others leave; those of administrators and of
+	// the cluster's own components are not counted, and each kubelet has a sixteenth beside them. Default: 10,000, or as
+	// many as an eighth of the machine's memory holds if that is more.
 	Watches int
 	// AggregatedWatches bounds the watches at aggregated API servers, each of which may take a connection, in the same way.
 	// Default: as many as watches, and at most a quarter of the descriptors that this process may have.
@@ -213,8 +215,20 @@ func (l *Limits) defaults() {
 	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
 	set(&l.Streams, 2048)
-	set(&l.Watches, 10_000)
+	set(&l.Watches, max(10_000, machineMemory()/8/watchBytes))
 	set(&l.AggregatedWatches, min(l.Watches, listener.Limit(l.Watches*3)/3))
+}
+
+// watchBytes is about what a watch holds.
+const watchBytes = 64 << 10
+
+// machineMemory is the memory of this machine in bytes, 0 if it is not known.
+func machineMemory() int {
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int(info.Totalram) * int(info.Unit)
 }
 
 func set[T comparable](p *T, v T) {
@@ -314,9 +328,9 @@ func New(cfg Config) (*Server, error) {
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.slots = slots.NewSlots(cfg.Observer.WaitedForSlot)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
-	s.streams.shares = shares{limit: cfg.Limits.Streams, part: 2, masters: max(1, cfg.Limits.Streams/2)}
-	s.watchShares = shares{limit: cfg.Limits.Watches, part: 4}
-	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 4, masters: cfg.Limits.AggregatedWatches}
+	s.streams.shares = shares{limit: cfg.Limits.Streams, part: 2, masters: max(1, cfg.Limits.Streams/2), kubelet: cfg.Limits.Streams / 16}
+	s.watchShares = shares{limit: cfg.Limits.Watches, part: 2, kubelet: cfg.Limits.Watches / 16}
+	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 2, masters: cfg.Limits.AggregatedWatches, kubelet: cfg.Limits.AggregatedWatches / 16}
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetGone()) })
