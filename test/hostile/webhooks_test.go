@@ -166,7 +166,7 @@ var hostileHooks = []struct {
 	}, 400, "denied the request: ww"},
 	{"many-operations", "mutating", patching("[" + strings.Repeat(`{"op":"add","path":"/data/x","value":"y"},`, 9_999) + `{"op":"remove","path":"/data/a"}]`), 201, `"x":"y"`},
 	{"too-many-operations", "mutating", patching(`[{"op":"add","path":"/data/l","value":[]}` + strings.Repeat(`,{"op":"add","path":"/data/l/0","value":1}`, 100_000) + "]"), 500,
-		"100001 operations on an object of this size are too much for one JSON patch"},
+		"the patch: the answer would take"},
 	{"doubling", "mutating", patching(`[{"op":"add","path":"/x","value":["` + strings.Repeat("x", 1000) + `"]}` + strings.Repeat(`,{"op":"copy","from":"/x","path":"/x/-"}`, 40) + "]"), 500,
 		"Unable to complete the copy, the accumulated size increase of copy is"},
 	{"value", "mutating", patching(`[{"op":"add","path":"/data/x","value":"` + strings.Repeat("x", 5<<20) + `"}]`), 422, "Too long: may not be more than 1048576 bytes"},
