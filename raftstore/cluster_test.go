@@ -126,6 +126,9 @@ func (c *cluster) open(m *testNode) {
 		Timing: Timing{Heartbeat: unheard, Election: unheard, Lease: unheard, NoLeader: 10 * time.Second},
 		// Each start reads the segments that are prepared, and those of the default size have megabytes.
 		TestHooks: TestHooks{SegmentBytes: 128 << 10},
+		// The log is not kept for a node that was sent a snapshot: for a minute no test could await
+		// that it is cut. Tests of joining under load set their own.
+		Limits: Limits{SnapshotLogBytes: 1},
 	}
 	if c.config != nil {
 		c.config(&cfg)

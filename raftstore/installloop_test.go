@@ -80,7 +80,7 @@ func installLoopIsLeft(t *testing.T) bool {
 	}
 	c.eventually("the log is cut", func() error {
 		if first, err := leader.log.FirstIndex(); err != nil || first <= uint64(a.Applied())+1 {
-			return fmt.Errorf("the log begins at %d: %w", first, err)
+			return fmt.Errorf("the log begins at %d (%v)", first, err)
 		}
 		return nil
 	})
@@ -101,7 +101,7 @@ func installLoopIsLeft(t *testing.T) bool {
 		default:
 		}
 		if end, err := a.log.LastIndex(); err != nil || end > leader.raft.LastIndex() || a.Applied() < leader.Applied() {
-			return fmt.Errorf("%d installs; applied %d of %d, the log ends at %d: %w", a.Counters().SnapshotsInstalled, a.Applied(), leader.Applied(), end, err)
+			return fmt.Errorf("%d installs; applied %d of %d, the log ends at %d (%v)", a.Counters().SnapshotsInstalled, a.Applied(), leader.Applied(), end, err)
 		}
 		return nil
 	})

@@ -41,7 +41,7 @@ func TestNodeCatchesUpUnderLoad(t *testing.T) {
 	var leader atomic.Pointer[testNode]
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Transport = &bigState{cfg.Transport.(*peer.Transport), &leader, 4 * trailing}
-		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = trailing, trailing/2
+		cfg.Limits = Limits{TrailingLogs: trailing, SnapshotThreshold: trailing / 2}
 		cfg.Timing.SnapshotInterval = 20 * time.Millisecond
 	})
 	l := c.leader()
