@@ -157,8 +157,11 @@ func (m *Manager) list() (MemberList, error) {
 func (m *Manager) listOf(members []*proto.Member) MemberList {
 	out := MemberList{ClusterID: m.id.Cluster(), Members: []MemberInfo{}}
 	leader, _ := m.raft.Leader()
+	lost := lostEntries(m.raft.Status(context.Background())) // which asks nobody
 	for _, p := range members {
-		out.Members = append(out.Members, memberInfo(p, leader))
+		row := memberInfo(p, leader)
+		row.LostEntries = lost[row.ID]
+		out.Members = append(out.Members, row)
 	}
 	return out
 }

@@ -22,6 +22,9 @@ type MemberInfo struct {
 	APIAddress  string       `json:"apiAddress,omitempty"`
 	Voter       bool         `json:"voter"`
 	Leader      bool         `json:"leader"`
+	// LostEntries says, for a person, that the member came back without entries that it had acknowledged.
+	// It takes no part any more, and is to be removed and replaced.
+	LostEntries string `json:"lostEntries,omitempty"`
 }
 
 // MemberList is the answer to GET members and to every change.

@@ -25,6 +25,16 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 	answers := m.askAll(ctx, conf.Servers)
 	m.examine(conf, answers)
 	out := mergeStatus(members, answers)
+	statuses := []*proto.NodeStatus{m.raft.Status(ctx)}
+	for _, a := range answers {
+		if a.err == nil {
+			statuses = append(statuses, a.status)
+		}
+	}
+	lost := lostEntries(statuses...)
+	for i := range out.Members {
+		out.Members[i].LostEntries = lost[out.Members[i].ID]
+	}
 	out.WrongStates = m.WrongStates()
 	out.ClusterID, out.AnsweredBy = m.id.Cluster(), m.id.ID()
 	if why := m.waiting.Load(); why != nil {

@@ -201,6 +201,19 @@ func (m *Manager) WrongStates() map[proto.NodeID]WrongState {
 	return out
 }
 
+// lostEntries says, by id, which members have come back without entries that they had acknowledged, as far as
+// nodes know that say of themselves how they are.
+func lostEntries(statuses ...*proto.NodeStatus) map[proto.NodeID]string {
+	out := map[proto.NodeID]string{}
+	for _, st := range statuses {
+		for _, l := range st.Lost {
+			out[proto.NodeID(l.NodeId)] = fmt.Sprintf(
+				"it had acknowledged entries up to %d, as node %s knows, and came back with a log that ends at %d", l.Acknowledged, l.ToNodeId, l.LastLogIndex)
+		}
+	}
+	return out
+}
+
 // judge says whether this node's state is wrong: more than half of all voters, whether
 // they answered or not, agree on another hash at an index that this node has noted.
 // That takes two others at least, each of which was asked itself, so that no node can

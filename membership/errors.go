@@ -20,7 +20,7 @@ var (
 	// ErrStateLost is returned by Run when node.json says that the node belongs
 	// to a cluster, but its Raft state is gone. A voter that has forgotten its
 	// vote must not take part again under the same id.
-	ErrStateLost = errors.New("the Raft state of this node is gone; wipe the whole data directory, remove the old member, and join again as a new node")
+	ErrStateLost = errors.New("the Raft state of this node is gone; move the whole data directory away, remove the old member, and join again as a new node")
 	// ErrIdentityLost is returned by LoadIdentity when a directory has Raft state, but
 	// no node.json. Under a new id the node would be a stranger to its own cluster.
 	ErrIdentityLost = errors.New("node.json is gone, and the Raft state beside it belongs to the node that it named; " +

@@ -2407,6 +2407,405 @@ func (x *LeaderLostResponse) GetLostCampaign() bool {
 	return false
 }
 
+// Acknowledgement is what a node has promised since one of its starts. What it says never falls, unless the
+// node's data directory was replaced by an older copy of it.
+type Acknowledgement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Start         uint64                 `protobuf:"fixed64,2,opt,name=start,proto3" json:"start,omitempty"`        // of the node's process; random
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`           // the highest in which it has acknowledged entries or given a vote
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`         // of the last entry that it has acknowledged to the leader of that term
+	Committed     uint64                 `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"` // of the last one of these, in any term, that was known to be committed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Acknowledgement) Reset() {
+	*x = Acknowledgement{}
+	mi := &file_quorate_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Acknowledgement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Acknowledgement) ProtoMessage() {}
+
+func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Acknowledgement.ProtoReflect.Descriptor instead.
+func (*Acknowledgement) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Acknowledgement) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Acknowledgement) GetStart() uint64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Acknowledgement) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Acknowledgement) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Acknowledgement) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+// LostEntries says that a node came back without entries, or the term of a vote, that it had acknowledged.
+type LostEntries struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	NodeId           string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Term             uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                                                 // that the node came back with
+	LastLogIndex     uint64                 `protobuf:"varint,3,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`           // the end of its log
+	AcknowledgedTerm uint64                 `protobuf:"varint,4,opt,name=acknowledged_term,json=acknowledgedTerm,proto3" json:"acknowledged_term,omitempty"` // as in Acknowledgement, before that
+	Acknowledged     uint64                 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	ToNodeId         string                 `protobuf:"bytes,6,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"` // who knew it
+	FoundUnix        int64                  `protobuf:"varint,7,opt,name=found_unix,json=foundUnix,proto3" json:"found_unix,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *LostEntries) Reset() {
+	*x = LostEntries{}
+	mi := &file_quorate_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostEntries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostEntries) ProtoMessage() {}
+
+func (x *LostEntries) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostEntries.ProtoReflect.Descriptor instead.
+func (*LostEntries) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *LostEntries) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *LostEntries) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LostEntries) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
+}
+
+func (x *LostEntries) GetAcknowledgedTerm() uint64 {
+	if x != nil {
+		return x.AcknowledgedTerm
+	}
+	return 0
+}
+
+func (x *LostEntries) GetAcknowledged() uint64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *LostEntries) GetToNodeId() string {
+	if x != nil {
+		return x.ToNodeId
+	}
+	return ""
+}
+
+func (x *LostEntries) GetFoundUnix() int64 {
+	if x != nil {
+		return x.FoundUnix
+	}
+	return 0
+}
+
+type AcknowledgedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the caller's process: where its term and its log were when it started.
+	Start        uint64 `protobuf:"fixed64,1,opt,name=start,proto3" json:"start,omitempty"`
+	Term         uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	LastLogIndex uint64 `protobuf:"varint,3,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	// The challenge of an answer to an earlier call of this process: with it the callee knows that what it hears
+	// from the node from now on is of this process, and not late calls of one before it.
+	Challenge uint64 `protobuf:"fixed64,4,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// What the caller knows of others.
+	Known         []*Acknowledgement `protobuf:"bytes,5,rep,name=known,proto3" json:"known,omitempty"`
+	Lost          []*LostEntries     `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgedRequest) Reset() {
+	*x = AcknowledgedRequest{}
+	mi := &file_quorate_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgedRequest) ProtoMessage() {}
+
+func (x *AcknowledgedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgedRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgedRequest) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AcknowledgedRequest) GetStart() uint64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *AcknowledgedRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *AcknowledgedRequest) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
+}
+
+func (x *AcknowledgedRequest) GetChallenge() uint64 {
+	if x != nil {
+		return x.Challenge
+	}
+	return 0
+}
+
+func (x *AcknowledgedRequest) GetKnown() []*Acknowledgement {
+	if x != nil {
+		return x.Known
+	}
+	return nil
+}
+
+func (x *AcknowledgedRequest) GetLost() []*LostEntries {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+type AcknowledgedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the caller acknowledged before its start, which it has lost; absent if it has lost nothing that is
+	// known here.
+	Lost *LostEntries `protobuf:"bytes,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	// Others that are known here to have lost entries.
+	Others        []*LostEntries `protobuf:"bytes,2,rep,name=others,proto3" json:"others,omitempty"`
+	Challenge     uint64         `protobuf:"fixed64,3,opt,name=challenge,proto3" json:"challenge,omitempty"` // to be sent back; zero once it was
+	Start         uint64         `protobuf:"fixed64,4,opt,name=start,proto3" json:"start,omitempty"`         // of the callee's process
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgedResponse) Reset() {
+	*x = AcknowledgedResponse{}
+	mi := &file_quorate_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgedResponse) ProtoMessage() {}
+
+func (x *AcknowledgedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgedResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgedResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AcknowledgedResponse) GetLost() *LostEntries {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *AcknowledgedResponse) GetOthers() []*LostEntries {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *AcknowledgedResponse) GetChallenge() uint64 {
+	if x != nil {
+		return x.Challenge
+	}
+	return 0
+}
+
+func (x *AcknowledgedResponse) GetStart() uint64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+// AcknowledgedFile is what a node writes beside its log: Acknowledgements and LostEntries of other nodes.
+type AcknowledgedFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"` // 1
+	ClusterId     string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Known         []*Acknowledgement     `protobuf:"bytes,3,rep,name=known,proto3" json:"known,omitempty"`
+	Lost          []*LostEntries         `protobuf:"bytes,4,rep,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgedFile) Reset() {
+	*x = AcknowledgedFile{}
+	mi := &file_quorate_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgedFile) ProtoMessage() {}
+
+func (x *AcknowledgedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgedFile.ProtoReflect.Descriptor instead.
+func (*AcknowledgedFile) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *AcknowledgedFile) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *AcknowledgedFile) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *AcknowledgedFile) GetKnown() []*Acknowledgement {
+	if x != nil {
+		return x.Known
+	}
+	return nil
+}
+
+func (x *AcknowledgedFile) GetLost() []*LostEntries {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2415,7 +2814,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2826,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2839,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{26}
+	return file_quorate_proto_rawDescGZIP(), []int{31}
 }
 
 type NodeStatus struct {
@@ -2459,21 +2858,22 @@ type NodeStatus struct {
 	DbBytes       uint64                 `protobuf:"varint,12,opt,name=db_bytes,json=dbBytes,proto3" json:"db_bytes,omitempty"`
 	Floor         uint64                 `protobuf:"varint,13,opt,name=floor,proto3" json:"floor,omitempty"`
 	// Rolling hashes of recent applied indexes, newest last.
-	Hashes                []*StateHash `protobuf:"bytes,14,rep,name=hashes,proto3" json:"hashes,omitempty"`
-	ApiAddress            string       `protobuf:"bytes,15,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	PeerAddress           string       `protobuf:"bytes,16,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	Members               []*Member    `protobuf:"bytes,17,rep,name=members,proto3" json:"members,omitempty"`
-	LastLogIndex          uint64       `protobuf:"varint,18,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
-	StartedUnix           int64        `protobuf:"varint,19,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
-	FeatureVersion        uint32       `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports
-	ClusterFeatureVersion uint32       `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
+	Hashes                []*StateHash   `protobuf:"bytes,14,rep,name=hashes,proto3" json:"hashes,omitempty"`
+	ApiAddress            string         `protobuf:"bytes,15,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	PeerAddress           string         `protobuf:"bytes,16,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	Members               []*Member      `protobuf:"bytes,17,rep,name=members,proto3" json:"members,omitempty"`
+	LastLogIndex          uint64         `protobuf:"varint,18,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	StartedUnix           int64          `protobuf:"varint,19,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	FeatureVersion        uint32         `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports
+	ClusterFeatureVersion uint32         `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
+	Lost                  []*LostEntries `protobuf:"bytes,22,rep,name=lost,proto3" json:"lost,omitempty"`                                                                   // members that are known here to have lost entries
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2885,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2898,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{27}
+	return file_quorate_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -2648,6 +3048,13 @@ func (x *NodeStatus) GetClusterFeatureVersion() uint32 {
 	return 0
 }
 
+func (x *NodeStatus) GetLost() []*LostEntries {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
 type StateHash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
@@ -2658,7 +3065,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +3077,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +3090,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{28}
+	return file_quorate_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -2714,7 +3121,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[29]
+	mi := &file_quorate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3133,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[29]
+	mi := &file_quorate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3146,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{29}
+	return file_quorate_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Member) GetNodeId() string {
@@ -2795,7 +3202,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[30]
+	mi := &file_quorate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +3214,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[30]
+	mi := &file_quorate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +3227,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{30}
+	return file_quorate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -2856,7 +3263,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3275,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3288,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{31}
+	return file_quorate_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -2921,7 +3328,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3340,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3353,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{32}
+	return file_quorate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -2966,7 +3373,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3385,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3398,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{33}
+	return file_quorate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -3023,7 +3430,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3442,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3455,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{34}
+	return file_quorate_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -3095,7 +3502,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3514,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3527,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{35}
+	return file_quorate_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -3290,8 +3697,42 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
 	"\rlast_log_term\x18\x03 \x01(\x04R\vlastLogTerm\x12$\n" +
 	"\x0elast_log_index\x18\x04 \x01(\x04R\flastLogIndex\x12#\n" +
-	"\rlost_campaign\x18\x05 \x01(\bR\flostCampaign\"\x0f\n" +
-	"\rStatusRequest\"\xae\x05\n" +
+	"\rlost_campaign\x18\x05 \x01(\bR\flostCampaign\"\x88\x01\n" +
+	"\x0fAcknowledgement\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x06R\x05start\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\x12\x1c\n" +
+	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\"\xee\x01\n" +
+	"\vLostEntries\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12$\n" +
+	"\x0elast_log_index\x18\x03 \x01(\x04R\flastLogIndex\x12+\n" +
+	"\x11acknowledged_term\x18\x04 \x01(\x04R\x10acknowledgedTerm\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\x04R\facknowledged\x12\x1c\n" +
+	"\n" +
+	"to_node_id\x18\x06 \x01(\tR\btoNodeId\x12\x1d\n" +
+	"\n" +
+	"found_unix\x18\a \x01(\x03R\tfoundUnix\"\xe3\x01\n" +
+	"\x13AcknowledgedRequest\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\x06R\x05start\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12$\n" +
+	"\x0elast_log_index\x18\x03 \x01(\x04R\flastLogIndex\x12\x1c\n" +
+	"\tchallenge\x18\x04 \x01(\x06R\tchallenge\x121\n" +
+	"\x05known\x18\x05 \x03(\v2\x1b.quorate.v1.AcknowledgementR\x05known\x12+\n" +
+	"\x04lost\x18\x06 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"\xa8\x01\n" +
+	"\x14AcknowledgedResponse\x12+\n" +
+	"\x04lost\x18\x01 \x01(\v2\x17.quorate.v1.LostEntriesR\x04lost\x12/\n" +
+	"\x06others\x18\x02 \x03(\v2\x17.quorate.v1.LostEntriesR\x06others\x12\x1c\n" +
+	"\tchallenge\x18\x03 \x01(\x06R\tchallenge\x12\x14\n" +
+	"\x05start\x18\x04 \x01(\x06R\x05start\"\xa9\x01\n" +
+	"\x10AcknowledgedFile\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x02 \x01(\tR\tclusterId\x121\n" +
+	"\x05known\x18\x03 \x03(\v2\x1b.quorate.v1.AcknowledgementR\x05known\x12+\n" +
+	"\x04lost\x18\x04 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"\x0f\n" +
+	"\rStatusRequest\"\xdb\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
@@ -3318,7 +3759,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0elast_log_index\x18\x12 \x01(\x04R\flastLogIndex\x12!\n" +
 	"\fstarted_unix\x18\x13 \x01(\x03R\vstartedUnix\x12'\n" +
 	"\x0ffeature_version\x18\x14 \x01(\rR\x0efeatureVersion\x126\n" +
-	"\x17cluster_feature_version\x18\x15 \x01(\rR\x15clusterFeatureVersion\"9\n" +
+	"\x17cluster_feature_version\x18\x15 \x01(\rR\x15clusterFeatureVersion\x12+\n" +
+	"\x04lost\x18\x16 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"9\n" +
 	"\tStateHash\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\x04R\x04hash\"\xb8\x01\n" +
@@ -3401,11 +3843,12 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCHANGE_PROMOTE\x10\x02\x12\x11\n" +
 	"\rCHANGE_DEMOTE\x10\x03\x12\x11\n" +
 	"\rCHANGE_REMOVE\x10\x04\x12\x13\n" +
-	"\x0fCHANGE_TRANSFER\x10\x052\xd3\x01\n" +
+	"\x0fCHANGE_TRANSFER\x10\x052\xa6\x02\n" +
 	"\x04Peer\x12A\n" +
 	"\bExchange\x12\x17.quorate.v1.PeerRequest\x1a\x18.quorate.v1.PeerResponse(\x010\x01\x12K\n" +
 	"\n" +
-	"LeaderLost\x12\x1d.quorate.v1.LeaderLostRequest\x1a\x1e.quorate.v1.LeaderLostResponse\x12;\n" +
+	"LeaderLost\x12\x1d.quorate.v1.LeaderLostRequest\x1a\x1e.quorate.v1.LeaderLostResponse\x12Q\n" +
+	"\fAcknowledged\x12\x1f.quorate.v1.AcknowledgedRequest\x1a .quorate.v1.AcknowledgedResponse\x12;\n" +
 	"\x06Status\x12\x19.quorate.v1.StatusRequest\x1a\x16.quorate.v1.NodeStatus2\xc6\x01\n" +
 	"\n" +
 	"Membership\x12<\n" +
@@ -3426,50 +3869,55 @@ func file_quorate_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_quorate_proto_goTypes = []any{
-	(Op)(0),                     // 0: quorate.v1.Op
-	(Condition)(0),              // 1: quorate.v1.Condition
-	(Operator)(0),               // 2: quorate.v1.Operator
-	(Outcome)(0),                // 3: quorate.v1.Outcome
-	(ProposeError)(0),           // 4: quorate.v1.ProposeError
-	(ChangeKind)(0),             // 5: quorate.v1.ChangeKind
-	(*Attribute)(nil),           // 6: quorate.v1.Attribute
-	(*Guard)(nil),               // 7: quorate.v1.Guard
-	(*Write)(nil),               // 8: quorate.v1.Write
-	(*RuleRange)(nil),           // 9: quorate.v1.RuleRange
-	(*Usage)(nil),               // 10: quorate.v1.Usage
-	(*Amount)(nil),              // 11: quorate.v1.Amount
-	(*Limit)(nil),               // 12: quorate.v1.Limit
-	(*Requirement)(nil),         // 13: quorate.v1.Requirement
-	(*Bound)(nil),               // 14: quorate.v1.Bound
-	(*Compact)(nil),             // 15: quorate.v1.Compact
-	(*NewTerm)(nil),             // 16: quorate.v1.NewTerm
-	(*Cluster)(nil),             // 17: quorate.v1.Cluster
-	(*VersionRecord)(nil),       // 18: quorate.v1.VersionRecord
-	(*StateRecord)(nil),         // 19: quorate.v1.StateRecord
-	(*Backup)(nil),              // 20: quorate.v1.Backup
-	(*PeerRequest)(nil),         // 21: quorate.v1.PeerRequest
-	(*PeerResponse)(nil),        // 22: quorate.v1.PeerResponse
-	(*ProposeResponse)(nil),     // 23: quorate.v1.ProposeResponse
-	(*Exceeded)(nil),            // 24: quorate.v1.Exceeded
-	(*ExceededBound)(nil),       // 25: quorate.v1.ExceededBound
-	(*ReadIndexRequest)(nil),    // 26: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),   // 27: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),  // 28: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil), // 29: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),   // 30: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),  // 31: quorate.v1.LeaderLostResponse
-	(*StatusRequest)(nil),       // 32: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),          // 33: quorate.v1.NodeStatus
-	(*StateHash)(nil),           // 34: quorate.v1.StateHash
-	(*Member)(nil),              // 35: quorate.v1.Member
-	(*HelloRequest)(nil),        // 36: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),       // 37: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),         // 38: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),        // 39: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),       // 40: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),      // 41: quorate.v1.ChangeResponse
+	(Op)(0),                      // 0: quorate.v1.Op
+	(Condition)(0),               // 1: quorate.v1.Condition
+	(Operator)(0),                // 2: quorate.v1.Operator
+	(Outcome)(0),                 // 3: quorate.v1.Outcome
+	(ProposeError)(0),            // 4: quorate.v1.ProposeError
+	(ChangeKind)(0),              // 5: quorate.v1.ChangeKind
+	(*Attribute)(nil),            // 6: quorate.v1.Attribute
+	(*Guard)(nil),                // 7: quorate.v1.Guard
+	(*Write)(nil),                // 8: quorate.v1.Write
+	(*RuleRange)(nil),            // 9: quorate.v1.RuleRange
+	(*Usage)(nil),                // 10: quorate.v1.Usage
+	(*Amount)(nil),               // 11: quorate.v1.Amount
+	(*Limit)(nil),                // 12: quorate.v1.Limit
+	(*Requirement)(nil),          // 13: quorate.v1.Requirement
+	(*Bound)(nil),                // 14: quorate.v1.Bound
+	(*Compact)(nil),              // 15: quorate.v1.Compact
+	(*NewTerm)(nil),              // 16: quorate.v1.NewTerm
+	(*Cluster)(nil),              // 17: quorate.v1.Cluster
+	(*VersionRecord)(nil),        // 18: quorate.v1.VersionRecord
+	(*StateRecord)(nil),          // 19: quorate.v1.StateRecord
+	(*Backup)(nil),               // 20: quorate.v1.Backup
+	(*PeerRequest)(nil),          // 21: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),         // 22: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),      // 23: quorate.v1.ProposeResponse
+	(*Exceeded)(nil),             // 24: quorate.v1.Exceeded
+	(*ExceededBound)(nil),        // 25: quorate.v1.ExceededBound
+	(*ReadIndexRequest)(nil),     // 26: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),    // 27: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),   // 28: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil),  // 29: quorate.v1.CurrentTermResponse
+	(*LeaderLostRequest)(nil),    // 30: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),   // 31: quorate.v1.LeaderLostResponse
+	(*Acknowledgement)(nil),      // 32: quorate.v1.Acknowledgement
+	(*LostEntries)(nil),          // 33: quorate.v1.LostEntries
+	(*AcknowledgedRequest)(nil),  // 34: quorate.v1.AcknowledgedRequest
+	(*AcknowledgedResponse)(nil), // 35: quorate.v1.AcknowledgedResponse
+	(*AcknowledgedFile)(nil),     // 36: quorate.v1.AcknowledgedFile
+	(*StatusRequest)(nil),        // 37: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),           // 38: quorate.v1.NodeStatus
+	(*StateHash)(nil),            // 39: quorate.v1.StateHash
+	(*Member)(nil),               // 40: quorate.v1.Member
+	(*HelloRequest)(nil),         // 41: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),        // 42: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),          // 43: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),         // 44: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),        // 45: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),       // 46: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
@@ -3499,33 +3947,42 @@ var file_quorate_proto_depIdxs = []int32{
 	3,  // 24: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
 	24, // 25: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
 	25, // 26: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
-	34, // 27: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	35, // 28: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	35, // 29: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	35, // 30: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	35, // 31: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	35, // 32: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	35, // 33: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	5,  // 34: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	35, // 35: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	35, // 36: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	21, // 37: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	30, // 38: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	32, // 39: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	36, // 40: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	38, // 41: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	40, // 42: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	22, // 43: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	31, // 44: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	33, // 45: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	37, // 46: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	39, // 47: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	41, // 48: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	43, // [43:49] is the sub-list for method output_type
-	37, // [37:43] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	32, // 27: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
+	33, // 28: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
+	33, // 29: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
+	33, // 30: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
+	32, // 31: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
+	33, // 32: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
+	39, // 33: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	40, // 34: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	33, // 35: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
+	40, // 36: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	40, // 37: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	40, // 38: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	40, // 39: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	40, // 40: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 41: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	40, // 42: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	40, // 43: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	21, // 44: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	30, // 45: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	34, // 46: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
+	37, // 47: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	41, // 48: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	43, // 49: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	45, // 50: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	22, // 51: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	31, // 52: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	35, // 53: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
+	38, // 54: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	42, // 55: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	44, // 56: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	46, // 57: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	51, // [51:58] is the sub-list for method output_type
+	44, // [44:51] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -3552,7 +4009,7 @@ func file_quorate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   36,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -25,9 +25,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Exchange_FullMethodName   = "/quorate.v1.Peer/Exchange"
-	Peer_LeaderLost_FullMethodName = "/quorate.v1.Peer/LeaderLost"
-	Peer_Status_FullMethodName     = "/quorate.v1.Peer/Status"
+	Peer_Exchange_FullMethodName     = "/quorate.v1.Peer/Exchange"
+	Peer_LeaderLost_FullMethodName   = "/quorate.v1.Peer/LeaderLost"
+	Peer_Acknowledged_FullMethodName = "/quorate.v1.Peer/Acknowledged"
+	Peer_Status_FullMethodName       = "/quorate.v1.Peer/Status"
 )
 
 // PeerClient is the client API for Peer service.
@@ -43,6 +44,10 @@ type PeerClient interface {
 	// LeaderLost asks a voter whether it, too, has lost the connection to the
 	// leader of a term, and how far its log reaches.
 	LeaderLost(ctx context.Context, in *LeaderLostRequest, opts ...grpc.CallOption) (*LeaderLostResponse, error)
+	// Acknowledged compares what nodes have promised each other: a node that has started asks every
+	// other one before it answers it anything, and a leader tells its followers what the others have
+	// acknowledged.
+	Acknowledged(ctx context.Context, in *AcknowledgedRequest, opts ...grpc.CallOption) (*AcknowledgedResponse, error)
 	// Status describes the node as it sees itself, without a quorum.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*NodeStatus, error)
 }
@@ -78,6 +83,16 @@ func (c *peerClient) LeaderLost(ctx context.Context, in *LeaderLostRequest, opts
 	return out, nil
 }
 
+func (c *peerClient) Acknowledged(ctx context.Context, in *AcknowledgedRequest, opts ...grpc.CallOption) (*AcknowledgedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgedResponse)
+	err := c.cc.Invoke(ctx, Peer_Acknowledged_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *peerClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*NodeStatus, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NodeStatus)
@@ -101,6 +116,10 @@ type PeerServer interface {
 	// LeaderLost asks a voter whether it, too, has lost the connection to the
 	// leader of a term, and how far its log reaches.
 	LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostResponse, error)
+	// Acknowledged compares what nodes have promised each other: a node that has started asks every
+	// other one before it answers it anything, and a leader tells its followers what the others have
+	// acknowledged.
+	Acknowledged(context.Context, *AcknowledgedRequest) (*AcknowledgedResponse, error)
 	// Status describes the node as it sees itself, without a quorum.
 	Status(context.Context, *StatusRequest) (*NodeStatus, error)
 	mustEmbedUnimplementedPeerServer()
@@ -118,6 +137,9 @@ func (UnimplementedPeerServer) Exchange(grpc.BidiStreamingServer[PeerRequest, Pe
 }
 func (UnimplementedPeerServer) LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LeaderLost not implemented")
+}
+func (UnimplementedPeerServer) Acknowledged(context.Context, *AcknowledgedRequest) (*AcknowledgedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Acknowledged not implemented")
 }
 func (UnimplementedPeerServer) Status(context.Context, *StatusRequest) (*NodeStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -168,6 +190,24 @@ func _Peer_LeaderLost_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Acknowledged_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Acknowledged(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Acknowledged_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Acknowledged(ctx, req.(*AcknowledgedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Peer_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -196,6 +236,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LeaderLost",
 			Handler:    _Peer_LeaderLost_Handler,
+		},
+		{
+			MethodName: "Acknowledged",
+			Handler:    _Peer_Acknowledged_Handler,
 		},
 		{
 			MethodName: "Status",

@@ -77,7 +77,7 @@ func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore, state mvcc.Mark) 
 	}
 	if run := s.log.Run(); run > first {
 		if run > at+1 {
-			return fmt.Errorf("the log has a hole before %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w",
+			return fmt.Errorf("the log has a hole before %d and the newest snapshot is at %d: keep a copy of this node's directory, and let it join again with an empty one: %w",
 				run, at, disk.ErrDamaged)
 		}
 		if err := drop(run - 1); err != nil {

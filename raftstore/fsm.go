@@ -19,8 +19,8 @@ import (
 var ErrInstallLoop = errors.New("the same snapshot was installed over and over")
 
 // ErrDiverged is fatal: this node's state holds an entry that is not the
-// cluster's. The remedy is to wipe the node and let it join again.
-var ErrDiverged = errors.New("this node's state is not a state of the cluster: wipe its data directory and let it join again")
+// cluster's. Either may be right: see disk.KeepDirectory.
+var ErrDiverged = errors.New("this node's state is not a state of the cluster: " + disk.KeepDirectory)
 
 // maxInstalls is how many snapshots may be installed without any log entry in
 // between and without a gain: a slow follower that always gets newer ones is not

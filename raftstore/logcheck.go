@@ -18,7 +18,7 @@ var raftTerm = []byte("CurrentTerm")
 // So it is asked before Raft is there to answer anybody: a node like that must not vote
 // for a millisecond.
 //
-// An old copy of the whole directory cannot be told from a short absence.
+// An old copy of the whole directory looks like a short absence: other nodes can tell, see compare.go.
 func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, cluster proto.ClusterID) error {
 	at, _, _ := snapshots.Newest()
 	first, last, err := bounds(log)
@@ -32,7 +32,7 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 		// The cluster's id reaches the disk after the Raft state did.
 		return fmt.Errorf("this node is a member of cluster %s, and its log is empty: %w", cluster, disk.ErrLogLost)
 	case first > at+1:
-		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w",
+		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: keep a copy of this node's directory, and let it join again with an empty one: %w",
 			first, at, disk.ErrDamaged)
 	}
 	return disk.LogLost(log, snapshots, state)

@@ -86,7 +86,60 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	if !ok {
 		return raft.ErrPipelineReplicationNotSupported
 	}
+	if err := t.compared(id, target); err != nil {
+		return err
+	}
 	return inner.RequestPreVote(id, target, args, resp)
+}
+
+// RequestVote asks a node for its vote, if this node may be elected by it, and remembers that it has given it.
+func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := t.compared(id, target); err != nil {
+		return err
+	}
+	err := t.Transport.RequestVote(id, target, args, resp)
+	if err == nil && resp.Granted {
+		t.promised(id, promise{term: args.Term})
+	}
+	return err
+}
+
+// compared has this node compare with another one before it campaigns there: see compare.go.
+func (t *raftTransport) compared(id raft.ServerID, target raft.ServerAddress) error {
+	t.mu.Lock()
+	s := t.store
+	t.mu.Unlock()
+	if s == nil {
+		return errNotCompared
+	}
+	return s.admit(id, target)
+}
+
+// promised notes what a node has promised, if it is known which process of it that is.
+func (t *raftTransport) promised(id raft.ServerID, p promise) {
+	if p.start = t.store.comparison.startOf(id); p.start != 0 {
+		t.store.comparison.known.note(proto.NodeID(id), p)
+	}
+}
+
+// promises notes what all peers have acknowledged to this node as a leader. What was committed counts only as
+// long as this node leads in the term: later, the commit index is that of another leader's log.
+func (t *raftTransport) promises() {
+	commit := t.store.raft.CommitIndex()
+	leads := t.store.raft.State() == raft.Leader
+	term := t.store.raft.CurrentTerm()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.peers {
+		if p.acked == 0 {
+			continue
+		}
+		made := promise{term: p.term, index: p.acked}
+		if leads && p.term == term {
+			made.committed = min(p.acked, commit)
+		}
+		t.promised(id, made)
+	}
 }
 
 // SetHeartbeatHandler is ignored: a heartbeat handler runs beside raft's main
@@ -143,6 +196,9 @@ func (t *raftTransport) note(id raft.ServerID, addr raft.ServerAddress, args *ra
 	t.mu.Lock()
 	p := t.peers[id]
 	if p == nil || p.term < args.Term {
+		if p != nil && p.acked > 0 {
+			t.promised(id, promise{term: p.term, index: p.acked})
+		}
 		p = &peerProgress{term: args.Term}
 		t.peers[id] = p
 	}

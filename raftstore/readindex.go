@@ -55,6 +55,9 @@ func (s *Store) readIndexOnce(ctx context.Context, change <-chan struct{}) (prot
 	if id == "" || id == raft.ServerID(s.cfg.Node) || s.silence.unheard(id) {
 		return 0, ErrNotLeader
 	}
+	if !s.comparison.compared(id) {
+		return 0, errNotCompared // with the question, this node answers the leader's round
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	call := peerCall{until: change, req: proto.PeerRequest{Request: &proto.PeerRequest_ReadIndex{

@@ -220,6 +220,9 @@ func (x *exchange) recv() error {
 func (x *exchange) answerAtOnce(req *proto.PeerRequest) *proto.PeerResponse {
 	switch r := req.Request.(type) {
 	case *proto.PeerRequest_CurrentTerm:
+		if !x.store.comparison.compared(raft.ServerID(x.caller)) {
+			return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: errNotCompared.Error()}}
+		}
 		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
 			Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm(),
 		}}}

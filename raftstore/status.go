@@ -78,6 +78,7 @@ func (s *Store) Status() *proto.NodeStatus {
 		DbBytes:      uint64(s.db.Size()),
 		StartedUnix:  s.startedAt.Unix(),
 		Hashes:       append(s.fsm.hashes.recent(), currentHash(state)),
+		Lost:         s.Lost(),
 	}
 	st.ClusterFeatureVersion, st.FeatureVersion = s.Features()
 	leader, _ := s.Leader()

@@ -40,13 +40,14 @@ type Store struct {
 	inFlight  atomic.Int64
 	// applying counts the proposals that this leader has given to raft and that
 	// are not applied yet.
-	applying  atomic.Int64
-	batches   batches
-	writeTime writeTime
-	stats     Stats
-	progress  progress
-	suffrage  atomic.Pointer[suffrage]
-	startedAt time.Time
+	applying   atomic.Int64
+	batches    batches
+	writeTime  writeTime
+	stats      Stats
+	progress   progress
+	suffrage   atomic.Pointer[suffrage]
+	comparison comparison
+	startedAt  time.Time
 	// bootstrapped is the cluster id that Bootstrap was given.
 	bootstrapped atomic.Pointer[proto.ClusterID]
 	// formed has a value when this node has written the first configuration of a cluster.
@@ -115,6 +116,9 @@ func (s *Store) open() (err error) {
 	if err := s.beginAtState(state.Mark()); err != nil {
 		return err
 	}
+	if err := s.beginComparison(); err != nil {
+		return err
+	}
 	s.fsm.follow(s.log, s.snapshots, state.Mark())
 	return s.startRaft()
 }
@@ -149,11 +153,19 @@ func (s *Store) startRaft() error {
 	s.leader.changed = make(chan struct{})
 	s.transport = newRaftTransport(s.cfg.Transport)
 	s.streams = newPeerStreams(s)
+	s.comparison.ready = make(chan struct{})
+	if t, ok := s.cfg.Transport.(interface {
+		Admit(func(raft.ServerID, raft.ServerAddress) error)
+	}); ok {
+		t.Admit(s.admit) // before Raft answers anybody
+	}
 	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.ahead}, s.log, s.snapshots, s.transport); err != nil {
 		return err
 	}
 	s.silence = newSilence(s.cfg.Timing.Heartbeat/2, s.raft.LastContact)
 	s.transport.start(s)
+	close(s.comparison.ready)
+	s.start(s.compare)
 	s.start(func() { s.lead(notify) })
 	s.start(s.observe)
 	s.start(s.listen)

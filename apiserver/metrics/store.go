@@ -40,6 +40,7 @@ type StoreStats struct {
 	Watchers              int64
 	Divergences           int64 // of members' states, seen by this node
 	WrongStates           int   // members that stopped because their state was wrong
+	LostEntries           int   // members that came back without entries that they had acknowledged
 	DBBytes, DBBytesInUse uint64
 	// FeatureVersion is the one that the cluster speaks; FeatureSupported this node's.
 	FeatureVersion, FeatureSupported uint32
@@ -117,6 +118,7 @@ var scalars = []scalar{
 	counterOf("quorate_read_index_requests_total", "Reads that needed a read barrier.", func(s *StoreStats) float64 { return float64(s.ReadIndexes) }),
 	counterOf("quorate_read_index_rounds_total", "Read barrier rounds; several reads share one.", func(s *StoreStats) float64 { return float64(s.ReadIndexRounds) }),
 	counterOf("quorate_state_divergences_total", "Differences between members' states that this node has seen; anything but 0 is an emergency.", func(s *StoreStats) float64 { return float64(s.Divergences) }),
+	gaugeOf("quorate_members_with_lost_entries", "Members that came back without entries that they had acknowledged, as this node knows, and that are not removed yet.", func(s *StoreStats) float64 { return float64(s.LostEntries) }),
 	gaugeOf("quorate_members_with_wrong_state", "Members that have stopped because their state was wrong, and that are not removed yet.", func(s *StoreStats) float64 { return float64(s.WrongStates) }),
 	counterOf("quorate_snapshots_installed_total", "Snapshots received from another node.", func(s *StoreStats) float64 { return float64(s.SnapshotsInstalled) }),
 }

@@ -115,4 +115,7 @@ func memberTable(w *tabwriter.Writer, list membership.MemberList) {
 	for _, m := range list.Members {
 		fmt.Fprintf(w, "%s\t%t\t%t\t%s\t%s\t%s\n", m.Name, m.Voter, m.Leader, m.PeerAddress, m.APIAddress, m.ID)
 	}
+	for _, m := range list.Members {
+		lostLine(w, m)
+	}
 }

@@ -49,6 +49,9 @@ answer are shown with the reason.`,
 func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
 	for _, m := range st.Members {
+		lostLine(w, m.MemberInfo)
+	}
+	for _, m := range st.Members {
 		if m.Error != "" {
 			fmt.Fprintf(w, "%s\tunreachable\t\t\t\t\t\t\t\t%s\t%s\n", m.Name, m.APIAddress, m.ID)
 			continue
@@ -88,6 +91,14 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		if m.Error != "" {
 			fmt.Fprintf(w, "%s: %s\n", m.Name, m.Error)
 		}
+	}
+}
+
+// lostLine says that a member came back without entries, and what to do.
+func lostLine(w io.Writer, m membership.MemberInfo) {
+	if m.LostEntries != "" {
+		fmt.Fprintf(w, "%s HAS LOST ENTRIES and takes no part: %s. Keep its data directory until the cluster has a quorum and its data is checked. Then replace it: quorate member remove %s\n",
+			m.Name, m.LostEntries, m.ID)
 	}
 }
 

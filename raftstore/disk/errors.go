@@ -6,6 +6,13 @@ import (
 	"github.com/quorate/quorate/raftstore/wal"
 )
 
+// KeepDirectory says what to do with the directory of a node that has applied what the cluster does not have. If
+// another node's directory was put back to an older copy, or its disk lost writes, this one may be the only
+// place of acknowledged writes.
+const KeepDirectory = "entries are here that the cluster does not have, and either may be right: keep this directory. " +
+	"Copy it ('cp -a DATA-DIR COPY'), see what the copy holds ('quorate recover --data-dir COPY --inspect') and whether another member has lost entries " +
+	"('quorate member list'), and compare with the cluster. Only then remove this member and let the node join again with an empty directory"
+
 var (
 	// ErrDamaged is returned when bytes on disk or in a stream are not what was
 	// written: a checksum, a count, an order or a format does not hold. Nothing
@@ -13,16 +20,15 @@ var (
 	ErrDamaged = wal.ErrDamaged
 	// ErrBehind is returned when state.db is older than the snapshot that the
 	// Raft log was cut behind: entries in between are gone. The node has to be
-	// wiped and joined again.
+	// replaced.
 	ErrBehind = errors.New("state.db is older than the newest snapshot")
 	// ErrLogLost is returned when raft.db or raft-log is gone or an old copy: the term,
 	// the vote or entries that this node has helped to commit are forgotten. The node
-	// has to be wiped and joined again as a new one.
+	// has to be replaced.
 	ErrLogLost = errors.New("the Raft log was lost or put back from an old copy")
 	// ErrAppliedCut is passed to Fatal when entries that this node has applied are to be
-	// cut off the end of its log: what it has applied is not what the cluster committed.
-	// The node has to be wiped and joined again.
-	ErrAppliedCut = errors.New("applied entries are to be cut off the log: this node's state is not a state of the cluster")
+	// cut off the end of its log: what it has applied is not what the cluster has now.
+	ErrAppliedCut = errors.New("applied entries are to be cut off the log: this node's state is not a state of the cluster: " + KeepDirectory)
 	// ErrHungDisk is passed to Fatal when a write of the Raft log does not return.
 	ErrHungDisk = errors.New("hung disk: a log write does not return")
 	// ErrClosed is returned after Close, or when a snapshot was cancelled.

@@ -165,10 +165,13 @@ func normalize(req any) error {
 	return nil
 }
 
-// ask hands a request to Raft and waits for its answer.
+// ask hands a request to Raft, if its sender is admitted, and waits for its answer.
 func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPCResponse, error) {
-	if !t.give(rpc) {
-		return raft.RPCResponse{}, raft.ErrTransportShutdown
+	switch err := t.give(rpc); {
+	case errors.Is(err, raft.ErrTransportShutdown):
+		return raft.RPCResponse{}, err
+	case err != nil:
+		return raft.RPCResponse{Error: err}, nil
 	}
 	select {
 	case got := <-answers:
@@ -178,17 +181,40 @@ func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPC
 	}
 }
 
+// admission decides whose requests Raft sees.
+type admission struct {
+	admit    func(raft.ServerID, raft.ServerAddress) error // nil: everybody's
+	replaced chan struct{}                                 // closed when there is another one
+}
+
+// Admit has admit asked for the sender of each request before Raft sees it, also of those that wait for Raft
+// already. An error is the answer to the request. It may wait; it is called concurrently.
+func (t *Transport) Admit(admit func(raft.ServerID, raft.ServerAddress) error) {
+	old := t.admission.Swap(&admission{admit, make(chan struct{})})
+	close(old.replaced)
+}
+
 // give waits until Raft takes a request.
-func (t *Transport) give(rpc raft.RPC) bool {
+func (t *Transport) give(rpc raft.RPC) error {
 	if t.isUrgent(rpc.Command) {
 		t.urgent.Add(1)
 		defer t.urgent.Add(-1)
 	}
-	select {
-	case t.consumer <- rpc:
-		return true
-	case <-t.done:
-		return false
+	for {
+		a := t.admission.Load()
+		if a.admit != nil {
+			from := rpc.Command.(raft.WithRPCHeader).GetRPCHeader()
+			if err := a.admit(raft.ServerID(from.ID), t.DecodePeer(from.Addr)); err != nil {
+				return err
+			}
+		}
+		select {
+		case t.consumer <- rpc:
+			return nil
+		case <-a.replaced:
+		case <-t.done:
+			return raft.ErrTransportShutdown
+		}
 	}
 }
 

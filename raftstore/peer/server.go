@@ -36,6 +36,10 @@ var clusterless = map[string]bool{
 	"/quorate.v1.Membership/Join":  true,
 }
 
+// nameless are the methods that a node may call before it knows its cluster: a leader that has added it sends it
+// entries before that.
+var nameless = map[string]bool{"/quorate.v1.Peer/Acknowledged": true}
+
 func (h *Host) newServer() *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(serverCreds{}),
@@ -103,7 +107,7 @@ func (h *Host) checkCall(ctx context.Context, method string) error {
 	if ours == "" {
 		return nil
 	}
-	if theirs := one(ctx, metaCluster); theirs != string(ours) {
+	if theirs := one(ctx, metaCluster); theirs != string(ours) && (theirs != "" || !nameless[method]) {
 		return status.Errorf(codes.FailedPrecondition, "this node is in cluster %s, the caller %s in %q", ours, caller, theirs)
 	}
 	return nil

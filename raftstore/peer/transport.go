@@ -57,9 +57,10 @@ type Transport struct {
 	logger  *slog.Logger
 	logs    *loglimit.Limiter
 
-	consumer chan raft.RPC
-	done     chan struct{} // closed by Close
-	wg       sync.WaitGroup
+	consumer  chan raft.RPC
+	admission atomic.Pointer[admission]
+	done      chan struct{} // closed by Close
+	wg        sync.WaitGroup
 
 	// installing is the term of the snapshot that Raft takes, or of the last one; urgent counts
 	// the requests that should not wait for it.
@@ -113,6 +114,7 @@ func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.Ser
 		incoming: map[string]*incoming{},
 		cut:      make(chan struct{}),
 	}
+	t.admission.Store(&admission{replaced: make(chan struct{})})
 	t.wg.Go(t.accept)
 	return t
 }

@@ -74,7 +74,7 @@ func (c *cluster) fail(format string, args ...any) {
 // note is told why a process ended by itself, and reports whether a fault explains it.
 func (c *cluster) note(n *node, err error) bool {
 	for _, e := range expected {
-		if errors.Is(err, e) {
+		if errors.Is(err, e) && (n.seat.isOld() || e != raftstore.ErrEntriesLost) {
 			c.count(e.Error())
 			c.mu.Lock()
 			now := c.now()
@@ -271,6 +271,7 @@ func (c *cluster) settle() {
 	// be elected: the members would have to be dialled where they were. Membership's search finds them.
 	c.net.found.Store(true)
 	c.announce(ctx)
+	c.foundOld(ctx)
 	c.retire(ctx)
 	same := 0
 	for same < 3 {

@@ -25,6 +25,7 @@ type nemesis struct {
 	stop  <-chan struct{}
 	spare int // machines added so far
 	lost  int // logs taken away
+	old   int // directories put back
 	// writers are the clients of bursts.
 	writers []*client
 }
@@ -35,41 +36,42 @@ type fault func(n *nemesis) (nodes []string, detail string, end func())
 
 // faults are all kinds. Those with restart end processes.
 var faults = map[string]fault{
-	"kill":      func(n *nemesis) ([]string, string, func()) { return n.kill(n.some(), false) },
-	"power":     func(n *nemesis) ([]string, string, func()) { return n.kill(n.some(), true) },
-	"kill-all":  func(n *nemesis) ([]string, string, func()) { return n.kill(n.c.members(), n.rng.IntN(2) == 0) },
-	"restart":   (*nemesis).restart,
-	"pause":     (*nemesis).pause,
-	"isolate":   (*nemesis).isolate,
-	"split":     (*nemesis).split,
-	"minority":  (*nemesis).minority,
-	"depose":    (*nemesis).depose,
-	"bridge":    (*nemesis).bridge,
-	"one-way":   (*nemesis).oneWay,
-	"flap":      (*nemesis).flap,
-	"delay":     (*nemesis).delay,
-	"lossy":     (*nemesis).lossy,
-	"starve":    (*nemesis).starve,
-	"slow-disk": (*nemesis).slowDisk,
-	"hung-disk": (*nemesis).hungDisk,
-	"io-error":  (*nemesis).ioError,
-	"disk-full": (*nemesis).diskFull,
-	"transfer":  (*nemesis).transfer,
-	"undialled": (*nemesis).undialled,
-	"behind":    (*nemesis).behind,
-	"lost-log":  (*nemesis).lostLog,
-	"inherit":   (*nemesis).inherit,
-	"member":    (*nemesis).member,
-	"compact":   (*nemesis).compact,
+	"kill":          func(n *nemesis) ([]string, string, func()) { return n.kill(n.some(), false) },
+	"power":         func(n *nemesis) ([]string, string, func()) { return n.kill(n.some(), true) },
+	"kill-all":      func(n *nemesis) ([]string, string, func()) { return n.kill(n.c.members(), n.rng.IntN(2) == 0) },
+	"restart":       (*nemesis).restart,
+	"pause":         (*nemesis).pause,
+	"isolate":       (*nemesis).isolate,
+	"split":         (*nemesis).split,
+	"minority":      (*nemesis).minority,
+	"depose":        (*nemesis).depose,
+	"bridge":        (*nemesis).bridge,
+	"one-way":       (*nemesis).oneWay,
+	"flap":          (*nemesis).flap,
+	"delay":         (*nemesis).delay,
+	"lossy":         (*nemesis).lossy,
+	"starve":        (*nemesis).starve,
+	"slow-disk":     (*nemesis).slowDisk,
+	"hung-disk":     (*nemesis).hungDisk,
+	"io-error":      (*nemesis).ioError,
+	"disk-full":     (*nemesis).diskFull,
+	"transfer":      (*nemesis).transfer,
+	"undialled":     (*nemesis).undialled,
+	"behind":        (*nemesis).behind,
+	"lost-log":      (*nemesis).lostLog,
+	"old-directory": (*nemesis).oldDirectory,
+	"inherit":       (*nemesis).inherit,
+	"member":        (*nemesis).member,
+	"compact":       (*nemesis).compact,
 }
 
 var kindsOfFaults = slices.Sorted(maps.Keys(faults))
 
 // stories are the kinds that need a profile of their own.
-var stories = map[string]bool{"behind": true, "lost-log": true, "inherit": true}
+var stories = map[string]bool{"behind": true, "lost-log": true, "inherit": true, "old-directory": true}
 
 // restarts are the kinds that end processes.
-var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true, "inherit": true, "lost-log": true}
+var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true, "inherit": true, "lost-log": true, "old-directory": true}
 
 func (n *nemesis) run() {
 	defer n.tasks.Wait()

@@ -71,6 +71,8 @@ type seat struct {
 	removed bool
 	// lost: its log was lost or put back from an old copy; refused: and it has noticed.
 	lost, refused bool
+	// old: its directory was put back to an older copy, and it has acknowledged since what others know.
+	old bool
 	// drained: clients are sent elsewhere, as by a balancer that looks at /readyz.
 	drained bool
 }
@@ -266,11 +268,11 @@ func (s *seat) restart() {
 		err := s.start()
 		s.mu.Lock()
 		up := s.current != nil || s.down > 0 || s.removed || s.refused
-		refused := s.lost && errors.Is(err, disk.ErrLogLost)
+		refused := s.lost && errors.Is(err, disk.ErrLogLost) || s.old && errors.Is(err, raftstore.ErrEntriesLost)
 		s.refused = s.refused || refused
 		s.mu.Unlock()
 		if refused {
-			s.c.count(disk.ErrLogLost.Error())
+			s.c.count("refused to start: " + why(err).Error())
 			return
 		}
 		if err == nil && up || s.c.closed() {
@@ -283,6 +285,14 @@ func (s *seat) restart() {
 		time.Sleep(restartAfter)
 	}
 	s.c.fail("%s cannot be started", s.name)
+}
+
+// why is the reason of a start that was refused.
+func why(err error) error {
+	if errors.Is(err, raftstore.ErrEntriesLost) {
+		return raftstore.ErrEntriesLost
+	}
+	return disk.ErrLogLost
 }
 
 // stop closes what is left of a process.
@@ -343,4 +353,4 @@ func (s *seat) running() *node {
 }
 
 // expected are the ends of processes that faults explain.
-var expected = []error{errIO, errFull, disk.ErrHungDisk, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop, raftstore.ErrDeadEntries}
+var expected = []error{errIO, errFull, disk.ErrHungDisk, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop, raftstore.ErrDeadEntries, raftstore.ErrEntriesLost}

@@ -78,6 +78,7 @@ var provoked = map[string]string{
 	"watch-back-after-snapshot":     "behind",
 	"second-snapshot-ends-node":     "behind",
 	"rules-forgotten-at-start":      "crash",
+	"old-directory-votes":           "put-back",
 }
 
 // outside are bugs that show in no virtual time, and the tests that find them.

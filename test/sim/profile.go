@@ -65,6 +65,8 @@ var favours = []favour{
 	{"restore", map[string]int{"kill": 2, "isolate": 2, "compact": 2, "transfer": 1}},
 	{"moved", map[string]int{"inherit": 4, "undialled": 3, "lost-log": 2, "kill": 1, "power": 1, "compact": 1}},
 	{"behind", map[string]int{"behind": 8, "kill": 1, "transfer": 1, "compact": 1}},
+	{"put-back", map[string]int{"old-directory": 1}},
+	{"put-back", map[string]int{"old-directory": 4, "kill": 1, "power": 1, "isolate": 1, "transfer": 2, "slow-disk": 1, "delay": 1}},
 }
 
 func newProfile(seed uint64, rng *rand.Rand) profile {
@@ -102,6 +104,9 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	}
 	if rng.IntN(4) == 0 {
 		p.limits.HistoryBytes = 20 << 10
+	}
+	if f.name == "put-back" {
+		p.length = ms(9000, 14000) // which the story takes
 	}
 	if f.name == "deposed" {
 		// A leader that nobody writes to while it is cut off, so that its log has no

@@ -1,0 +1,225 @@
+package raftstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	pb "google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// promise is what a node has acknowledged since one of its starts: the highest term in which it has
+// acknowledged entries or given a vote, the last entry that it has acknowledged to the leader of that term,
+// and the last one, in any term, that was known to be committed when it had acknowledged it.
+//
+// In one term a log does not get shorter: only the term's leader could cut it, and that has the entries
+// itself. In later terms another leader may cut what was not committed.
+type promise struct {
+	start                  uint64 // zero: of starts that are not told apart any more
+	term, index, committed uint64
+}
+
+// and returns what was promised by two starts of a node, or twice by one.
+func (p promise) and(q promise) promise {
+	switch {
+	case q.term > p.term:
+		p.term, p.index = q.term, q.index
+	case q.term == p.term:
+		p.index = max(p.index, q.index)
+	}
+	p.committed = max(p.committed, q.committed)
+	return p
+}
+
+// broken reports whether a node that starts with a term and the end of its log there has lost something.
+func (p promise) broken(term, last uint64) bool {
+	return term < p.term || term == p.term && last < p.index || last < p.committed
+}
+
+// keptStarts is how many starts of a node are told apart. A process that is alive is not among the older ones.
+const keptStarts = 4
+
+// acknowledged is what this node knows of the promises of others. The promises of a node's own process are no evidence
+// against it, and may come here before it asks, by way of the leader: so starts are told apart. Methods are
+// safe for concurrent use.
+type acknowledged struct {
+	mu      sync.Mutex
+	starts  map[proto.NodeID][]promise // the oldest first
+	lost    map[proto.NodeID]*proto.LostEntries
+	changes uint64 // since this process started
+}
+
+// note adds a promise.
+func (a *acknowledged) note(id proto.NodeID, p promise) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.starts == nil {
+		a.starts = map[proto.NodeID][]promise{}
+	}
+	list := a.starts[id]
+	at := slices.IndexFunc(list, func(q promise) bool { return q.start == p.start })
+	switch {
+	case at >= 0:
+		sum := list[at].and(p)
+		if sum == list[at] {
+			return
+		}
+		list[at] = sum
+	case len(list) > 0 && list[0].start == 0 && list[0].and(p) == list[0]:
+		return // it is among the older ones
+	case p.start == 0:
+		list = slices.Insert(list, 0, p)
+	default:
+		list = append(list, p)
+	}
+	for len(list) > keptStarts {
+		both := list[0].and(list[1])
+		both.start = 0
+		list = append([]promise{both}, list[2:]...)
+	}
+	a.starts[id] = list
+	a.changes++
+}
+
+// before is what a node had promised before a start.
+func (a *acknowledged) before(id proto.NodeID, start uint64) (p promise) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, q := range a.starts[id] {
+		if q.start != start {
+			p = p.and(q)
+		}
+	}
+	return p
+}
+
+// lose notes that a node has lost entries; it reports whether that is news.
+func (a *acknowledged) lose(l *proto.LostEntries) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if id := proto.NodeID(l.NodeId); a.lost[id] == nil {
+		if a.lost == nil {
+			a.lost = map[proto.NodeID]*proto.LostEntries{}
+		}
+		a.lost[id] = l
+		a.changes++
+		return true
+	}
+	return false
+}
+
+// keep forgets all nodes but some.
+func (a *acknowledged) keep(member func(proto.NodeID) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gone := func(id proto.NodeID) bool {
+		if member(id) {
+			return false
+		}
+		a.changes++
+		return true
+	}
+	maps.DeleteFunc(a.starts, func(id proto.NodeID, _ []promise) bool { return gone(id) })
+	maps.DeleteFunc(a.lost, func(id proto.NodeID, _ *proto.LostEntries) bool { return gone(id) })
+}
+
+// all returns everything in the order of ids, and a number that grows with each change.
+func (a *acknowledged) all() (known []*proto.Acknowledgement, lost []*proto.LostEntries, changes uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(a.starts)) {
+		for _, p := range a.starts[id] {
+			known = append(known, &proto.Acknowledgement{
+				NodeId: string(id), Start: p.start, Term: p.term, Index: p.index, Committed: p.committed,
+			})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.lost)) {
+		lost = append(lost, a.lost[id])
+	}
+	return known, lost, a.changes
+}
+
+// add takes over what another node, or the file, says; of members only, if they are known.
+func (a *acknowledged) add(known []*proto.Acknowledgement, lost []*proto.LostEntries, member func(proto.NodeID) bool) {
+	for _, k := range known {
+		if id := proto.NodeID(k.NodeId); member(id) {
+			a.note(id, promise{k.Start, k.Term, k.Index, k.Committed})
+		}
+	}
+	for _, l := range lost {
+		if member(proto.NodeID(l.NodeId)) {
+			a.lose(l)
+		}
+	}
+}
+
+// acknowledgedFile is beside the log. It is written whole and renamed, and not synced: it is evidence against
+// others, and without it, after a loss of power, there is less of that.
+const (
+	acknowledgedFile   = "acknowledged"
+	acknowledgedFormat = 1
+)
+
+// encodeAcknowledged returns the content of the file: a checksum and a proto.AcknowledgedFile.
+func encodeAcknowledged(f *proto.AcknowledgedFile) ([]byte, error) {
+	f.Format = acknowledgedFormat
+	body, err := pb.Marshal(f)
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(body)), body...), nil
+}
+
+var errAcknowledged = errors.New("it is damaged, or of another release")
+
+func decodeAcknowledged(b []byte) (*proto.AcknowledgedFile, error) {
+	if len(b) < 8 || binary.BigEndian.Uint64(b) != xxhash.Sum64(b[8:]) {
+		return nil, errAcknowledged
+	}
+	var f proto.AcknowledgedFile
+	if err := pb.Unmarshal(b[8:], &f); err != nil || f.Format != acknowledgedFormat {
+		return nil, errAcknowledged
+	}
+	return &f, nil
+}
+
+// readAcknowledged reads a directory's file; what is not there, or of another cluster, is empty.
+func readAcknowledged(dir string, cluster proto.ClusterID) (*proto.AcknowledgedFile, error) {
+	b, err := os.ReadFile(filepath.Join(dir, acknowledgedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &proto.AcknowledgedFile{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := decodeAcknowledged(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", acknowledgedFile, err)
+	}
+	if proto.ClusterID(f.ClusterId) != cluster {
+		return &proto.AcknowledgedFile{}, nil
+	}
+	return f, nil
+}
+
+func writeAcknowledged(dir string, f *proto.AcknowledgedFile) error {
+	b, err := encodeAcknowledged(f)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, acknowledgedFile)
+	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}

@@ -1,0 +1,263 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// saveDirectory returns a copy of the directory of a node that is closed.
+func saveDirectory(t *testing.T, m *testNode) string {
+	t.Helper()
+	saved := filepath.Join(t.TempDir(), "saved")
+	noError(t, os.CopyFS(saved, os.DirFS(m.dir)))
+	return saved
+}
+
+func (c *cluster) putBack(m *testNode, saved string) {
+	c.t.Helper()
+	noError(c.t, os.RemoveAll(m.dir))
+	noError(c.t, os.CopyFS(m.dir, os.DirFS(saved)))
+}
+
+func (c *cluster) writes(m *testNode, n int) {
+	c.t.Helper()
+	for i := range n {
+		_, err := m.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
+		noError(c.t, err)
+	}
+}
+
+func (c *cluster) level(nodes ...*testNode) {
+	c.t.Helper()
+	at := c.leader().Applied()
+	for _, m := range nodes {
+		noError(c.t, m.WaitApplied(c.ctx(), at))
+	}
+}
+
+// knows waits until a node has evidence of what another one has acknowledged.
+func (c *cluster) knows(m, of *testNode) {
+	c.t.Helper()
+	want := uint64(of.Applied())
+	c.eventually(fmt.Sprintf("%s knows what %s has acknowledged", m.id, of.id), func() error {
+		if p := m.comparison.known.before(of.id, 1); p.committed < want {
+			return fmt.Errorf("up to %d of %d", p.committed, want)
+		}
+		return nil
+	})
+}
+
+// TestOldCopyOfADirectory: a node comes back with an older copy of its directory. b is put back, l has led, o is
+// the other one.
+func TestOldCopyOfADirectory(t *testing.T) {
+	for name, there := range map[string]func(c *cluster, l, o *testNode){
+		"to its leader": func(c *cluster, l, o *testNode) { c.close(o) },
+		"to a leader that was restarted": func(c *cluster, l, o *testNode) {
+			c.close(l)
+			c.open(l)
+			c.leader()
+		},
+		"when all were restarted": func(c *cluster, l, o *testNode) {
+			c.close(l)
+			c.close(o)
+			c.open(l)
+			c.open(o)
+		},
+		"to one that never led, without the leader": func(c *cluster, l, o *testNode) { c.close(l) },
+		"to one that never led, restarted, without the leader": func(c *cluster, l, o *testNode) {
+			c.close(l)
+			c.close(o)
+			c.open(o)
+		},
+		"behind a change of leader, without the new one": func(c *cluster, l, o *testNode) {
+			noError(c.t, l.TransferLeadership(c.ctx(), o.id))
+			c.eventually("the other one leads", func() error {
+				if !o.IsLeader() {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			c.close(o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3, silent)
+			l := c.leader()
+			b := c.other(l)
+			var o *testNode
+			for _, m := range c.nodes {
+				if m != l && m != b {
+					o = m
+				}
+			}
+			c.writes(l, 20)
+			c.level(b, o)
+			c.close(b)
+			saved := saveDirectory(t, b)
+			c.open(b)
+			c.writes(l, 40)
+			c.level(b, o)
+			c.knows(l, b)
+			c.knows(o, b)
+			c.close(b)
+			there(c, l, o)
+			c.putBack(b, saved)
+			c.open(b)
+			var found error
+			c.eventually("it is found", func() error {
+				select {
+				case found = <-b.fatal:
+					return nil
+				default:
+					return fmt.Errorf("b has applied %d", b.Applied())
+				}
+			})
+			if !errors.Is(found, ErrEntriesLost) {
+				t.Fatal(found)
+			}
+			for _, m := range []*testNode{l, o} {
+				if m.Store == nil {
+					continue
+				}
+				if lost := m.Status().Lost; len(lost) == 1 && lost[0].NodeId == string(b.id) {
+					found = nil
+				}
+			}
+			if found != nil {
+				t.Error("no status names the node that has lost entries")
+			}
+			if err := b.admit("a", "nowhere"); !errors.Is(err, ErrEntriesLost) {
+				t.Errorf("it answers another node: %v", err)
+			}
+			cfg := b.cfg
+			b.dead = true
+			c.close(b)
+			// The next start needs nobody who knows.
+			if _, err := Open(cfg); !errors.Is(err, ErrEntriesLost) {
+				t.Errorf("the next start: %v", err)
+			}
+		})
+	}
+}
+
+// TestNothingLost: nodes that are restarted in any order, again and again, and one that gets back a copy of what it
+// had when it stopped, have lost nothing.
+func TestNothingLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, silent)
+	for round := range 4 {
+		l := c.leader()
+		c.writes(l, 10)
+		for _, m := range c.nodes {
+			if (round+int(m.id[0]))%2 == 0 {
+				c.close(m)
+				if round == 2 {
+					c.putBack(m, saveDirectory(t, m))
+				}
+				c.open(m)
+				c.leader()
+			}
+		}
+	}
+	all := []*testNode{c.nodes["a"], c.nodes["b"], c.nodes["c"]}
+	c.writes(c.leader(), 10)
+	c.level(all...)
+	for _, m := range all {
+		if len(m.fatal) > 0 {
+			t.Error(<-m.fatal)
+		}
+		for _, o := range all {
+			if o != m {
+				c.eventually("all have compared", func() error {
+					if !m.comparison.compared(raft.ServerID(o.id)) {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+			}
+		}
+		if lost := m.Lost(); len(lost) > 0 {
+			t.Error(lost)
+		}
+	}
+}
+
+// TestPromises: what is broken by which start.
+func TestPromises(t *testing.T) {
+	var a acknowledged
+	a.note("n", promise{start: 1, term: 3, index: 50, committed: 40})
+	a.note("n", promise{start: 2, term: 5, index: 0, committed: 45}) // a vote, and what others have said
+	for _, tt := range []struct {
+		start, term, last uint64
+		broken            bool
+	}{
+		{3, 5, 45, false}, // entries behind what is committed may have been cut in term 5
+		{3, 6, 45, false},
+		{3, 5, 44, true},
+		{3, 9, 44, true},
+		{3, 4, 90, true}, // the vote is gone
+		{2, 3, 50, false},
+		{2, 3, 49, true},
+		{2, 4, 40, false},
+		{1, 5, 45, false},
+		{1, 4, 50, true},
+	} {
+		if got := a.before("n", tt.start).broken(tt.term, tt.last); got != tt.broken {
+			t.Errorf("start %d in term %d at %d: %v", tt.start, tt.term, tt.last, got)
+		}
+	}
+	if p := a.before("m", 3); p.broken(0, 0) {
+		t.Errorf("of a node that is not known: %+v", p)
+	}
+}
+
+// TestOldStartsAreMerged: starts that come again, late, by way of others, push no newer one out.
+func TestOldStartsAreMerged(t *testing.T) {
+	var a acknowledged
+	for start := range uint64(10) {
+		a.note("n", promise{start: start + 1, term: start + 1, index: 10 * (start + 1)})
+	}
+	for range 3 {
+		for start := range uint64(10) {
+			a.note("n", promise{start: start + 1, term: start + 1, index: 10 * (start + 1)})
+		}
+	}
+	if n := len(a.starts["n"]); n != keptStarts {
+		t.Errorf("%d starts are kept", n)
+	}
+	if p := a.before("n", 10); p.term != 9 || p.index != 90 {
+		t.Errorf("before the newest start: %+v", p)
+	}
+	a.keep(func(proto.NodeID) bool { return false })
+	if known, lost, _ := a.all(); len(known)+len(lost) > 0 {
+		t.Error(known, lost)
+	}
+}
+
+func FuzzAcknowledgedFile(f *testing.F) {
+	b, err := encodeAcknowledged(&proto.AcknowledgedFile{
+		ClusterId: "c", Known: []*proto.Acknowledgement{{NodeId: "n", Start: 1, Term: 2, Index: 3}}, Lost: []*proto.LostEntries{{NodeId: "m"}},
+	})
+	noError(f, err)
+	f.Add(b)
+	f.Add(b[:9])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := decodeAcknowledged(b)
+		if err != nil {
+			return
+		}
+		again, err := encodeAcknowledged(file)
+		noError(t, err)
+		if _, err := decodeAcknowledged(again); err != nil {
+			t.Error(err)
+		}
+	})
+}
