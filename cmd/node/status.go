@@ -49,9 +49,6 @@ answer are shown with the reason.`,
 func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
 	for _, m := range st.Members {
-		lostLine(w, m.MemberInfo)
-	}
-	for _, m := range st.Members {
 		if m.Error != "" {
 			fmt.Fprintf(w, "%s\tunreachable\t\t\t\t\t\t\t\t%s\t%s\n", m.Name, m.APIAddress, m.ID)
 			continue
@@ -86,6 +83,9 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		// By id: the node that replaces it may have its name already.
 		wrong := st.WrongStates[id]
 		fmt.Fprintf(w, "%s HAS STOPPED, its state is wrong: %s. Replace it: quorate member remove %s\n", wrong.Name, wrong.Found, id)
+	}
+	for _, m := range st.Members {
+		lostLine(w, m.MemberInfo)
 	}
 	for _, m := range st.Members {
 		if m.Error != "" {
