@@ -159,6 +159,7 @@ test-all: test-deps build kubectls helms kwok ## Test everything else: other cli
 	$(call run_tier,system,$(with_programs) $(go_test))
 	$(call run_tier,all,$(go_test))
 	$(go_test) ./test/sim -first 2000 -seeds 500
+	$(MAKE) --no-print-directory test-http2
 	$(call run_tier,measured alone,$(with_programs) $(go_test) -p 1)
 	$(MAKE) --no-print-directory judge-planted
 	cd test/clients && go mod tidy -diff && go vet ./...
@@ -167,6 +168,10 @@ test-all: test-deps build kubectls helms kwok ## Test everything else: other cli
 	cd test/clients && $(with_programs) $(go_test) ./...
 	cd test/ecosystem && $(with_programs) $(go_test) ./...
 	bash test/judges/testcmd/run.sh --fast
+
+.PHONY: test-http2
+test-http2: build kubectl ## Smoke tests of nodes that serve HTTP/2 by net/http (--http2-server): reads, writes, watches, client-go (2 minutes)
+	QUORATE_TEST_SETTINGS=http2-server=net/http $(with_programs) $(go_test) -short ./test/reads ./test/writes ./test/watches ./test/clientgo
 
 # Debian packages that tests need where they are missing; nothing is done where
 # they are there, or where there is no apt.

@@ -174,7 +174,7 @@ func (n *Node) serveAPI(context.Context) error {
 	}
 	n.loops = n.newLoops(definitions, authorizer)
 	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
-	n.listener.Guard(n.http)
+	n.listener.Guard(n.http, n.cfg.HTTP2Server == HTTP2Standard)
 	return nil
 }
 

@@ -272,6 +272,9 @@ func (c *Config) checkLoad(bad *mistakes) {
 	if c.MaxStreams < 1 || c.MaxStreams > math.MaxInt32 {
 		bad.add("http2-max-streams-per-connection: %d: must be positive", c.MaxStreams)
 	}
+	if c.HTTP2Server != HTTP2Own && c.HTTP2Server != HTTP2Standard {
+		bad.add("http2-server: %q: must be %s or %s", c.HTTP2Server, HTTP2Own, HTTP2Standard)
+	}
 	if !(c.GoawayChance >= 0 && c.GoawayChance <= 0.02) {
 		bad.add("goaway-chance: %v: can not be less than 0 or greater than 0.02", c.GoawayChance)
 	}

@@ -10,6 +10,12 @@ import (
 	"github.com/quorate/quorate/apiserver/kubelet"
 )
 
+// The implementations of HTTP/2; see docs/security.md, "Another HTTP/2 server".
+const (
+	HTTP2Own      = "own"
+	HTTP2Standard = "net/http"
+)
+
 // Config is what one node is told. Begin with [Defaults]: for many settings the zero value means
 // something else than the default. Errors name a setting as the command line does, --data-dir for DataDir;
 // that name is behind each field.
@@ -111,6 +117,9 @@ type Config struct {
 	// MaxStreams are the requests at once on one HTTP/2 connection
 	// (http2-max-streams-per-connection).
 	MaxStreams int
+	// HTTP2Server is the implementation of HTTP/2 that serves the API: HTTP2Own or HTTP2Standard (http2-server). The other one is
+	// for the day on which a hole is found in this one.
+	HTTP2Server string
 	// GoawayChance is the fraction of HTTP/2 requests, at most 0.02, after which the client is asked
 	// for another connection (goaway-chance).
 	GoawayChance float64
@@ -263,7 +272,7 @@ func Defaults() Config {
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,
 
-		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
+		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250, HTTP2Server: HTTP2Own,
 		Authorization: []string{authorizeNode, authorizeRBAC},
 		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true, EgressTunnels: true,
 		KubeletAddressTypes: kubeletAddressTypes, KubeletTimeout: kubelet.DefaultTimeout,

@@ -63,14 +63,17 @@ func New(l net.Listener, limit int) *Listener {
 }
 
 // Guard has a server take its connections as this listener bounds them. The server must have its
-// Handler and its TLSConfig by now, and is to serve this listener, and no other.
-func (l *Listener) Guard(s *http.Server) {
+// Handler and its TLSConfig by now, and is to serve this listener, and no other. With standard it serves HTTP/2 by
+// net/http, else by package h2.
+func (l *Listener) Guard(s *http.Server, standard bool) {
 	s.Handler = l.bounded(s.Handler)
 	s.ConnState, s.ConnContext = l.state, connContext
 	s.ReadHeaderTimeout = readHeaderTimeout
 	// Waits for the handshake's turn; the configuration is the server's own, or the one that it would return itself.
 	s.TLSConfig.GetConfigForClient = l.handshakes.before(s.TLSConfig.GetConfigForClient)
-	h2.Configure(s)
+	if !standard {
+		h2.Configure(s)
+	}
 }
 
 // readHeaderTimeout is how long a client may take for a handshake and for a request's head.

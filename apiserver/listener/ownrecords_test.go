@@ -151,7 +151,7 @@ func serveGuarded(t *testing.T, h http.Handler) (*Listener, *httptest.Server) {
 	l := New(s.Listener, 100)
 	s.Listener, s.TLS = l, &tls.Config{}
 	s.Config.TLSConfig = s.TLS
-	l.Guard(s.Config)
+	l.Guard(s.Config, false)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return l, s

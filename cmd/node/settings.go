@@ -70,6 +70,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", c.MaxWrites, "changes at once (0: no bound)")
 	f.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "connections to the API at once, and at most three quarters of the file descriptors; above it those end first on which nobody has authenticated, the oldest first, of the address that has the most")
 	f.IntVar(&c.MaxStreams, "http2-max-streams-per-connection", c.MaxStreams, "requests at once on one HTTP/2 connection")
+	f.StringVar(&c.HTTP2Server, "http2-server", c.HTTP2Server, "the implementation of HTTP/2 that serves the API: "+node.HTTP2Own+", or "+node.HTTP2Standard+", which costs more and lacks some bounds: for the day on which a hole is found in the first")
 	f.Float64Var(&c.GoawayChance, "goaway-chance", c.GoawayChance, "fraction of HTTP/2 requests, at most 0.02, after which the client is asked to connect again, so that a load balancer spreads clients again")
 	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", c.RuntimeConfig, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")
 	f.StringSliceVar(&c.FeatureGates, "feature-gates", c.FeatureGates, "feature gates, NAME=true|false; must be the same on every node ("+strings.Join(features.Names(), ", ")+")")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,6 +118,8 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 			all += more
 		}
 	}
+	// What every cluster of a run is to have besides: the tests of another implementation are the same.
+	settings = append(slices.Clone(settings), strings.Fields(os.Getenv("QUORATE_TEST_SETTINGS"))...)
 	port, err := FreePorts(all + spareNodes)
 	if err != nil {
 		return err
