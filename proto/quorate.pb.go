@@ -2806,6 +2806,120 @@ func (x *AcknowledgedFile) GetLost() []*LostEntries {
 	return nil
 }
 
+// HistoryMarksFile is what a node writes beside its log: what it had applied when, so that the history does not begin anew
+// with each start of a leader. Ages are those of the time of writing, and higher since.
+type HistoryMarksFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"` // 1
+	ClusterId     string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Marks         []*HistoryMark         `protobuf:"bytes,3,rep,name=marks,proto3" json:"marks,omitempty"` // the oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryMarksFile) Reset() {
+	*x = HistoryMarksFile{}
+	mi := &file_quorate_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryMarksFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryMarksFile) ProtoMessage() {}
+
+func (x *HistoryMarksFile) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryMarksFile.ProtoReflect.Descriptor instead.
+func (*HistoryMarksFile) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *HistoryMarksFile) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *HistoryMarksFile) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *HistoryMarksFile) GetMarks() []*HistoryMark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+type HistoryMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AgeMs         uint64                 `protobuf:"varint,1,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	Applied       uint64                 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryMark) Reset() {
+	*x = HistoryMark{}
+	mi := &file_quorate_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryMark) ProtoMessage() {}
+
+func (x *HistoryMark) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryMark.ProtoReflect.Descriptor instead.
+func (*HistoryMark) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HistoryMark) GetAgeMs() uint64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+func (x *HistoryMark) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2814,7 +2928,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2940,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2953,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{31}
+	return file_quorate_proto_rawDescGZIP(), []int{33}
 }
 
 type NodeStatus struct {
@@ -2873,7 +2987,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +2999,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3012,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{32}
+	return file_quorate_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -3065,7 +3179,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3191,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3204,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{33}
+	return file_quorate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -3121,7 +3235,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3247,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3146,7 +3260,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{34}
+	return file_quorate_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Member) GetNodeId() string {
@@ -3202,7 +3316,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3328,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3341,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{35}
+	return file_quorate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -3263,7 +3377,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[36]
+	mi := &file_quorate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3389,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[36]
+	mi := &file_quorate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3402,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{36}
+	return file_quorate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -3328,7 +3442,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[37]
+	mi := &file_quorate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3454,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[37]
+	mi := &file_quorate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3467,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{37}
+	return file_quorate_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -3373,7 +3487,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[38]
+	mi := &file_quorate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3499,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[38]
+	mi := &file_quorate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3512,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{38}
+	return file_quorate_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -3430,7 +3544,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[39]
+	mi := &file_quorate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3556,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[39]
+	mi := &file_quorate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3569,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{39}
+	return file_quorate_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -3502,7 +3616,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[40]
+	mi := &file_quorate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3514,7 +3628,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[40]
+	mi := &file_quorate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,7 +3641,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{40}
+	return file_quorate_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -3731,7 +3845,15 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x121\n" +
 	"\x05known\x18\x03 \x03(\v2\x1b.quorate.v1.AcknowledgementR\x05known\x12+\n" +
-	"\x04lost\x18\x04 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"\x0f\n" +
+	"\x04lost\x18\x04 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"x\n" +
+	"\x10HistoryMarksFile\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12-\n" +
+	"\x05marks\x18\x03 \x03(\v2\x17.quorate.v1.HistoryMarkR\x05marks\">\n" +
+	"\vHistoryMark\x12\x15\n" +
+	"\x06age_ms\x18\x01 \x01(\x04R\x05ageMs\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\x0f\n" +
 	"\rStatusRequest\"\xdb\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
@@ -3869,7 +3991,7 @@ func file_quorate_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                      // 0: quorate.v1.Op
 	(Condition)(0),               // 1: quorate.v1.Condition
@@ -3908,16 +4030,18 @@ var file_quorate_proto_goTypes = []any{
 	(*AcknowledgedRequest)(nil),  // 34: quorate.v1.AcknowledgedRequest
 	(*AcknowledgedResponse)(nil), // 35: quorate.v1.AcknowledgedResponse
 	(*AcknowledgedFile)(nil),     // 36: quorate.v1.AcknowledgedFile
-	(*StatusRequest)(nil),        // 37: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),           // 38: quorate.v1.NodeStatus
-	(*StateHash)(nil),            // 39: quorate.v1.StateHash
-	(*Member)(nil),               // 40: quorate.v1.Member
-	(*HelloRequest)(nil),         // 41: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),        // 42: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),          // 43: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),         // 44: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),        // 45: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),       // 46: quorate.v1.ChangeResponse
+	(*HistoryMarksFile)(nil),     // 37: quorate.v1.HistoryMarksFile
+	(*HistoryMark)(nil),          // 38: quorate.v1.HistoryMark
+	(*StatusRequest)(nil),        // 39: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),           // 40: quorate.v1.NodeStatus
+	(*StateHash)(nil),            // 41: quorate.v1.StateHash
+	(*Member)(nil),               // 42: quorate.v1.Member
+	(*HelloRequest)(nil),         // 43: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),        // 44: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),          // 45: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),         // 46: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),        // 47: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),       // 48: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
@@ -3953,36 +4077,37 @@ var file_quorate_proto_depIdxs = []int32{
 	33, // 30: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
 	32, // 31: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
 	33, // 32: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
-	39, // 33: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	40, // 34: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	33, // 35: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
-	40, // 36: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	40, // 37: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	40, // 38: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	40, // 39: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	40, // 40: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	5,  // 41: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	40, // 42: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	40, // 43: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	21, // 44: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	30, // 45: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	34, // 46: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
-	37, // 47: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	41, // 48: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	43, // 49: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	45, // 50: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	22, // 51: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	31, // 52: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	35, // 53: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
-	38, // 54: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	42, // 55: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	44, // 56: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	46, // 57: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	51, // [51:58] is the sub-list for method output_type
-	44, // [44:51] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	38, // 33: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
+	41, // 34: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	42, // 35: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	33, // 36: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
+	42, // 37: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	42, // 38: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	42, // 39: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	42, // 40: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	42, // 41: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 42: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	42, // 43: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	42, // 44: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	21, // 45: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	30, // 46: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	34, // 47: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
+	39, // 48: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	43, // 49: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	45, // 50: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	47, // 51: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	22, // 52: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	31, // 53: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	35, // 54: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
+	40, // 55: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	44, // 56: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	46, // 57: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	48, // 58: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	52, // [52:59] is the sub-list for method output_type
+	45, // [45:52] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -4009,7 +4134,7 @@ func file_quorate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,18 +1,9 @@
 package raftstore
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
-	pb "google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -163,63 +154,6 @@ func (a *acknowledged) add(known []*proto.Acknowledgement, lost []*proto.LostEnt
 	}
 }
 
-// acknowledgedFile is beside the log. It is written whole and renamed, and not synced: it is evidence against
-// others, and without it, after a loss of power, there is less of that.
-const (
-	acknowledgedFile   = "acknowledged"
-	acknowledgedFormat = 1
-)
-
-// encodeAcknowledged returns the content of the file: a checksum and a proto.AcknowledgedFile.
-func encodeAcknowledged(f *proto.AcknowledgedFile) ([]byte, error) {
-	f.Format = acknowledgedFormat
-	body, err := pb.Marshal(f)
-	if err != nil {
-		return nil, err
-	}
-	return append(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(body)), body...), nil
-}
-
-var errAcknowledged = errors.New("it is damaged, or of another release")
-
-func decodeAcknowledged(b []byte) (*proto.AcknowledgedFile, error) {
-	if len(b) < 8 || binary.BigEndian.Uint64(b) != xxhash.Sum64(b[8:]) {
-		return nil, errAcknowledged
-	}
-	var f proto.AcknowledgedFile
-	if err := pb.Unmarshal(b[8:], &f); err != nil || f.Format != acknowledgedFormat {
-		return nil, errAcknowledged
-	}
-	return &f, nil
-}
-
-// readAcknowledged reads a directory's file; what is not there, or of another cluster, is empty.
-func readAcknowledged(dir string, cluster proto.ClusterID) (*proto.AcknowledgedFile, error) {
-	b, err := os.ReadFile(filepath.Join(dir, acknowledgedFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return &proto.AcknowledgedFile{}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := decodeAcknowledged(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", acknowledgedFile, err)
-	}
-	if proto.ClusterID(f.ClusterId) != cluster {
-		return &proto.AcknowledgedFile{}, nil
-	}
-	return f, nil
-}
-
-func writeAcknowledged(dir string, f *proto.AcknowledgedFile) error {
-	b, err := encodeAcknowledged(f)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, acknowledgedFile)
-	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".tmp", path)
-}
+// acknowledgedFile is beside the log. It is evidence against others: without it, after a loss of power, there is less of
+// that.
+const acknowledgedFile = "acknowledged"

@@ -31,6 +31,7 @@ type mark struct {
 type marks struct {
 	state *mvcc.State
 	list  []mark
+	noted int // marks in the file
 }
 
 // add notes what the state has now. A state that a snapshot has replaced counts
@@ -48,12 +49,17 @@ func (m *marks) add(now time.Time, state *mvcc.State) {
 
 // compactor remembers, on every node, what was applied when; the leader proposes
 // the floor from it. Only the entry moves the floor, so it is the same on all
-// nodes; a new leader starts with its own memory of the last minutes.
+// nodes; a new leader starts with its own memory of the last minutes, which is kept in a file.
 func (s *Store) compactor() {
 	tick := time.NewTicker(min(markEvery, s.cfg.Timing.History/4))
 	defer tick.Stop()
-	var seen marks
-	var moved time.Time
+	seen := s.readMarks(time.Now())
+	var moved, written time.Time
+	defer func() {
+		now := time.Now()
+		seen.add(now, s.State())
+		s.writeMarks(&seen, now)
+	}()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -62,6 +68,10 @@ func (s *Store) compactor() {
 			// Not the tick's time: it may have waited here while Compact did.
 			now, state := time.Now(), s.State()
 			seen.add(now, state)
+			if now.Sub(written) >= compactEvery {
+				s.writeMarks(&seen, now)
+				written = now
+			}
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
 			if _, bytes := state.History(); bytes > s.cfg.Limits.HistoryBytes {
@@ -80,6 +90,38 @@ func (s *Store) compactor() {
 			cancel()
 			moved = now
 		}
+	}
+}
+
+// marksFile is beside the log.
+const marksFile = "history-marks"
+
+// readMarks returns what the process before this one has noted. How long no process has run is not known, and clocks
+// jump: the history is as long as it is to be, or longer.
+func (s *Store) readMarks(now time.Time) (m marks) {
+	var f proto.HistoryMarksFile
+	s.readNote(marksFile, &f)
+	for _, k := range f.Marks {
+		age := time.Duration(min(k.AgeMs, uint64(2*s.cfg.Timing.History/time.Millisecond))) * time.Millisecond
+		m.list = append(m.list, mark{at: now.Add(-age), applied: proto.Revision(k.Applied)})
+	}
+	return m
+}
+
+// writeMarks writes the marks that say something new: of those that have applied the same, the oldest.
+func (s *Store) writeMarks(m *marks, now time.Time) {
+	f := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: string(s.Cluster())}
+	for i, k := range m.list {
+		if i == 0 || k.applied != m.list[i-1].applied {
+			f.Marks = append(f.Marks, &proto.HistoryMark{AgeMs: uint64(now.Sub(k.at) / time.Millisecond), Applied: uint64(k.applied)})
+		}
+	}
+	if len(f.Marks) == 0 || len(f.Marks) == 1 && m.noted == 1 {
+		return
+	}
+	m.noted = len(f.Marks)
+	if err := s.writeNote(marksFile, f); err != nil {
+		s.cfg.Logger.Warn("cannot write how old the history is", "err", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // history makes marks a second apart: each second writes some revisions of some
@@ -184,4 +185,34 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 			next += 2
 		}
 	}
+}
+
+// A leader that has just started goes on with the history that the process before it has seen. Ages are as long as
+// the file says, at least.
+func TestWindowOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(cfg *Config) { cfg.Timing.History = time.Hour })
+	m := c.leader()
+	c.writes(m, 10)
+	old := m.Applied()
+	c.writes(m, 10)
+	s := &Store{cfg: m.cfg, hub: watch.New(mvcc.New())}
+	c.close(m)
+	s.cfg.Cluster = func() proto.ClusterID { return "test" }
+	if got := s.readMarks(time.Now()); len(got.list) == 0 || got.list[len(got.list)-1].applied < old {
+		t.Fatalf("the process has left %v", got.list)
+	}
+	marks := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: "test", Marks: []*proto.HistoryMark{
+		{AgeMs: uint64(61 * time.Minute / time.Millisecond), Applied: uint64(old)},
+		{AgeMs: uint64(time.Minute / time.Millisecond), Applied: uint64(old) + 5},
+	}}
+	noError(t, s.writeNote(marksFile, marks))
+	c.open(m)
+	m = c.leader()
+	c.eventually("the floor is where it was an hour ago", func() error {
+		if at := m.State().Floor(); at != old {
+			return fmt.Errorf("it is at %d, not at %d", at, old)
+		}
+		return nil
+	})
 }

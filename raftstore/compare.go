@@ -82,11 +82,8 @@ func (s *Store) beginComparison() error {
 		return err
 	}
 	c.last = max(last, s.snapshots.Index())
-	f, err := readAcknowledged(s.cfg.Dir, s.Cluster())
-	if err != nil {
-		s.cfg.Logger.Warn("what other nodes had acknowledged is forgotten", "err", err)
-		return nil
-	}
+	var f proto.AcknowledgedFile
+	s.readNote(acknowledgedFile, &f)
 	c.known.add(f.Known, f.Lost, func(proto.NodeID) bool { return true })
 	_, _, c.written = c.known.all()
 	return nil
@@ -331,7 +328,9 @@ func (s *Store) writeAcknowledged() {
 	if changes == c.written {
 		return
 	}
-	if err := writeAcknowledged(s.cfg.Dir, &proto.AcknowledgedFile{ClusterId: string(s.Cluster()), Known: known, Lost: lost}); err != nil {
+	if err := s.writeNote(acknowledgedFile, &proto.AcknowledgedFile{
+		Format: noteFormat, ClusterId: string(s.Cluster()), Known: known, Lost: lost,
+	}); err != nil {
 		s.cfg.Logger.Warn("cannot write what other nodes have acknowledged", "err", err)
 		return
 	}

@@ -242,21 +242,21 @@ func TestOldStartsAreMerged(t *testing.T) {
 	}
 }
 
-func FuzzAcknowledgedFile(f *testing.F) {
-	b, err := encodeAcknowledged(&proto.AcknowledgedFile{
-		ClusterId: "c", Known: []*proto.Acknowledgement{{NodeId: "n", Start: 1, Term: 2, Index: 3}}, Lost: []*proto.LostEntries{{NodeId: "m"}},
+func FuzzNotes(f *testing.F) {
+	b, err := encodeNote(&proto.AcknowledgedFile{
+		Format: noteFormat, ClusterId: "c", Known: []*proto.Acknowledgement{{NodeId: "n", Start: 1, Term: 2, Index: 3}}, Lost: []*proto.LostEntries{{NodeId: "m"}},
 	})
 	noError(f, err)
 	f.Add(b)
 	f.Add(b[:9])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		file, err := decodeAcknowledged(b)
-		if err != nil {
+		var n proto.AcknowledgedFile
+		if decodeNote(b, &n) != nil {
 			return
 		}
-		again, err := encodeAcknowledged(file)
+		again, err := encodeNote(&n)
 		noError(t, err)
-		if _, err := decodeAcknowledged(again); err != nil {
+		if err := decodeNote(again, &n); err != nil {
 			t.Error(err)
 		}
 	})
