@@ -13,7 +13,8 @@ import (
 )
 
 // The libraries of Kubernetes, such as the one that calls webhooks, log by klog, a line for
-// each refusal: clients decide how many. They become lines of our log, at most so many a
+// each refusal: clients decide how many. net/http logs by the standard logger what servers
+// sent out of turn, and in their bytes. They become lines of our log, at most so many a
 // second; what is left out is counted in the next one.
 const (
 	libraryLines = 5
@@ -22,13 +23,16 @@ const (
 
 // libraryLogs sends what libraries log to our log. It is for the whole process.
 func libraryLogs(log *slog.Logger) {
-	klog.SetSlogLogger(slog.New(&libraryHandler{out: log, now: time.Now}))
+	klog.SetSlogLogger(slog.New(&libraryHandler{library: "kubernetes", out: log, now: time.Now}))
+	slog.SetLogLoggerLevel(slog.LevelWarn) // the standard logger has no levels, and libraries use it to complain
+	slog.SetDefault(slog.New(&libraryHandler{library: "go", out: log, now: time.Now}))
 }
 
 // libraryHandler is a slog.Handler with a bound on lines. It is safe for concurrent use.
 type libraryHandler struct {
-	out *slog.Logger
-	now func() time.Time
+	library string
+	out     *slog.Logger
+	now     func() time.Time
 
 	mu      sync.Mutex
 	second  time.Time // that lines are counted in
@@ -54,7 +58,7 @@ func (h *libraryHandler) Handle(ctx context.Context, r slog.Record) error {
 	if len(text) > libraryLine {
 		text = text[:libraryLine] + "..."
 	}
-	args := []any{"library", "kubernetes", "text", text}
+	args := []any{"library", h.library, "text", text}
 	r.Attrs(func(a slog.Attr) bool {
 		args = append(args, a)
 		return len(args) < 16
