@@ -151,6 +151,16 @@ func TestProxyUpgrade(t *testing.T) {
 func TestProxyHostileAnswers(t *testing.T) {
 	k := newFakeKubelet(t)
 	k.handle = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/no-status" {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 099 X\r\nContent-Length: 0\r\n\r\n")
+			_ = conn.Close()
+			return
+		}
 		for range 20 {
 			w.Header().Set("X-Hint", "early")
 			w.WriteHeader(http.StatusEarlyHints)
@@ -175,6 +185,9 @@ func TestProxyHostileAnswers(t *testing.T) {
 		if got := strings.Join(w.Header[name], ","); strings.Contains(got, "forged") || own.Header.Get(name) != "" && got == "" {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+	if w, answer := e.doOnHTTP1("GET", "/api/v1/nodes/n/proxy/no-status", nil, ""); w.StatusCode != http.StatusBadGateway || !strings.Contains(answer, "the status code 99,") {
+		t.Errorf("%d %s", w.StatusCode, answer)
 	}
 	conn := e.dial()
 	defer conn.Close()

@@ -136,6 +136,7 @@ func newEnv(t *testing.T, handler http.HandlerFunc) *env {
 			return
 		}
 		w.Header().Set("Audit-Id", "mine")
+		w.Header().Set("X-Kubernetes-Pf-Flowschema-Uid", "mine")
 		e.of.Serve(w, r, to, aggregator.Request{User: &auth.User{Name: "alice", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"k/1": {"v"}}}})
 	}))
 	t.Cleanup(e.front.Close)
@@ -219,6 +220,54 @@ func TestServe(t *testing.T) {
 	// The path that was authorized is the one that goes on: not one that reads otherwise before it is decoded.
 	if _, body := e.get(widgets + "%2fa%2fstatus"); !strings.HasPrefix(body, "GET "+widgets+"/a/status |") {
 		t.Errorf("an encoded path: %s", body)
+	}
+}
+
+// TestHostileAnswers: an answer that is none is a 502 with the reason, and what only this server says of an answer is
+// not taken from another.
+func TestHostileAnswers(t *testing.T) {
+	e := newEnv(t, http.NotFound)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*e.ca.sign(t, "widgets.default.svc", x509.ExtKeyUsageServerAuth)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	head := make(chan string, 1)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 "+<-head+"\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+			}
+			_ = conn.Close()
+		}
+	}()
+	e.at = l.Addr().String()
+	e.put("widgets.example.com", true, nil)
+	for _, x := range []struct {
+		head string
+		code int
+		body string
+	}{
+		{"000 X", 502, "the status code 0,"},
+		{"099 X", 502, "the status code 99,"},
+		{"101 X\r\nUpgrade: websocket", 502, "the status code 101,"},
+		{"999 X", 999, "{}"},
+		{"200 OK\r\nX-Kubernetes-PF-FlowSchema-UID: forged\r\nx-kubernetes-pf-prioritylevel-uid: forged", 200, "{}"},
+	} {
+		head <- x.head
+		res, body := e.get(widgets)
+		if res.StatusCode != x.code || !strings.Contains(body, x.body) {
+			t.Errorf("%s: %d %s", x.head, res.StatusCode, body)
+		}
+		for name, want := range map[string]string{"X-Kubernetes-Pf-Flowschema-Uid": "mine", "X-Kubernetes-Pf-Prioritylevel-Uid": ""} {
+			if got := strings.Join(res.Header[name], ","); got != want {
+				t.Errorf("%s: %s %q, want %q", x.head, name, got, want)
+			}
+		}
 	}
 }
 

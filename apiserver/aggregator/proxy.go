@@ -130,13 +130,9 @@ func (t *roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	res = auth.Backward(res)
 	ours := t.w.Header()
-	delete(res.Header, "Audit-Id")
 	for name := range res.Header {
-		if strings.HasPrefix(name, "X-Quorate-") {
-			delete(res.Header, name)
-			continue
-		}
 		if name != "Warning" {
 			delete(ours, name)
 		}

@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 )
@@ -30,4 +32,25 @@ func Forward(h http.Header, upgrade bool) {
 			delete(h, name)
 		}
 	}
+}
+
+// Backward makes the answer of another server one that this server may give: it takes out the headers that only this
+// server sets, and puts a 502 in the place of an answer whose status code ends no request. net/http panics at most of
+// these codes.
+func Backward(res *http.Response) *http.Response {
+	if res.StatusCode < http.StatusOK || res.StatusCode > 999 {
+		_ = res.Body.Close() // nobody reads it
+		text := fmt.Sprintf("the server that this request was passed on to answered with the status code %d, which is not one of a final answer\n", res.StatusCode)
+		return &http.Response{
+			StatusCode: http.StatusBadGateway, Proto: res.Proto, ProtoMajor: res.ProtoMajor, ProtoMinor: res.ProtoMinor, Request: res.Request,
+			Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+			Body:   io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)),
+		}
+	}
+	for name := range res.Header {
+		if name == "Audit-Id" || strings.HasPrefix(name, "X-Quorate-") || strings.HasPrefix(name, "X-Kubernetes-Pf-") {
+			delete(res.Header, name)
+		}
+	}
+	return res
 }

@@ -1,8 +1,11 @@
 package auth
 
 import (
+	"io"
 	"net/http"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -25,3 +28,32 @@ func TestForward(t *testing.T) {
 		}
 	}
 }
+
+// TestBackward: what is left of another server's answer.
+func TestBackward(t *testing.T) {
+	for _, code := range []int{-1, 0, 99, 100, 101, 103, 199, 200, 204, 302, 404, 600, 999, 1000} {
+		body := &closing{Reader: strings.NewReader("theirs")}
+		res := Backward(&http.Response{StatusCode: code, Body: body, Header: http.Header{
+			"Audit-Id": {"1"}, "X-Quorate-Node": {"2"}, "X-Kubernetes-Pf-Flowschema-Uid": {"3"}, "X-Kubernetes-Pf-Prioritylevel-Uid": {"4"}, "Content-Type": {"5"}, "X-Theirs": {"6"},
+		}})
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code >= 200 && code <= 999 {
+			if want := (http.Header{"Content-Type": {"5"}, "X-Theirs": {"6"}}); res.StatusCode != code || body.closed || string(text) != "theirs" || !reflect.DeepEqual(res.Header, want) {
+				t.Errorf("%d: %d %v %q, want headers %v", code, res.StatusCode, res.Header, text, want)
+			}
+		} else if res.StatusCode != http.StatusBadGateway || !body.closed || !strings.Contains(string(text), strconv.Itoa(code)) || res.ContentLength != int64(len(text)) || len(res.Header) != 1 {
+			t.Errorf("%d: %d %v %q", code, res.StatusCode, res.Header, text)
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+// Close implements io.Closer.
+func (c *closing) Close() error { c.closed = true; return nil }

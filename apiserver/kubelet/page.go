@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/auth"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 )
@@ -60,7 +61,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	dropOurs(res.Header)
+	res = auth.Backward(res)
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err != nil || kind != "text/html" {
 		return hidden(res), nil
@@ -70,15 +71,6 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.rewrite(r, res)
 	}
 	return hidden(res), nil
-}
-
-// dropOurs takes from an answer what only this server says.
-func dropOurs(h http.Header) {
-	for name := range h {
-		if name == "Audit-Id" || strings.HasPrefix(name, "X-Quorate-") || strings.HasPrefix(name, "X-Kubernetes-Pf-") {
-			delete(h, name)
-		}
-	}
 }
 
 // hidden hides the type of an answer from the library, which would rewrite a page, and not from clients: names of

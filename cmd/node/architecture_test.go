@@ -174,7 +174,7 @@ var rooms = map[string]room{
 	// Other servers' APIs, by rows of this node's state. It calls them; it changes nothing.
 	"apiserver/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/decoded", "apiserver/kinds"}, reach: noRaft},
 	// The way to kubelets and Pods: objects of k8s.io/api in, connections out. It reads no state.
-	"apiserver/kubelet": {ours: []string{"apiserver/egress"}, reach: noRaft},
+	"apiserver/kubelet": {ours: []string{"apiserver/auth", "apiserver/egress"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
 	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
