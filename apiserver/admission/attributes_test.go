@@ -56,6 +56,44 @@ func TestSetObject(t *testing.T) {
 	}
 }
 
+// TestManyAnnotations: what a server answers is bounded in the checks that it costs and in what is logged of it.
+func TestManyAnnotations(t *testing.T) {
+	notes := func(n int, key string) map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			all[fmt.Sprintf(key, i)] = "v"
+		}
+		return all
+	}
+	long := strings.Repeat("x", 1<<20)
+	for _, c := range []struct {
+		name  string
+		notes map[string]string
+		added int
+		want  string
+	}{
+		{"as many as are taken", notes(256, "k%d"), 256, ""},
+		{"one more", notes(257, "k%d"), 0, "the answer has 257 audit annotations, at most 256 are taken: all were left out"},
+		{"a mistake among others", map[string]string{"a": "1", "b c": "2", "d": "3"}, 2, `annotation key "example.com/b c" has invalid format`},
+		{"mistakes alone", notes(200, "bad key %d"), 0, "and 190 more"},
+		{"long ones", map[string]string{"bad key" + long: long}, 0, "has invalid format"},
+		{"a long one of another value", map[string]string{"had": long}, 0, "may not be changed"},
+	} {
+		var to told
+		a := &admission.Attributes{Told: &to}
+		if err := a.AddAnnotation("example.com/had", long+long); err != nil {
+			t.Fatal(err)
+		}
+		err := admission.AddAnnotations(a, "example.com/", c.notes)
+		switch {
+		case len(to.lines) != c.added+1:
+			t.Errorf("%s: %d were added, want %d", c.name, len(to.lines)-1, c.added)
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 10_000):
+			t.Errorf("%s: %.10100v", c.name, err)
+		}
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	var to told
 	a := &admission.Attributes{Told: &to}

@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,16 +101,16 @@ func (a *Attributes) AddAnnotation(key, value string) error {
 // AddAnnotationWithLevel is AddAnnotation for a note that is left out of events below a level.
 func (a *Attributes) AddAnnotationWithLevel(key, value string, from auditinternal.Level) error {
 	if parts := strings.Split(key, "/"); len(parts) != 2 {
-		return fmt.Errorf("annotation key %q has invalid format, the right format is a DNS subdomain prefix and '/' and key name", key)
+		return fmt.Errorf("annotation key %.200q has invalid format, the right format is a DNS subdomain prefix and '/' and key name", key)
 	}
 	if msgs := validation.IsQualifiedName(key); len(msgs) != 0 {
-		return fmt.Errorf("annotation key %q has invalid format: %s", key, strings.Join(msgs, ","))
+		return fmt.Errorf("annotation key %.200q has invalid format: %s", key, strings.Join(msgs, ","))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if had, ok := a.annotations[key]; ok {
 		if had != value {
-			return fmt.Errorf("the admission annotation %q may not be changed from %q to %q", key, had, value)
+			return fmt.Errorf("the admission annotation %q may not be changed from %.200q to %.200q", key, had, value)
 		}
 		return nil
 	}
@@ -119,6 +122,28 @@ func (a *Attributes) AddAnnotationWithLevel(key, value string, from auditinterna
 		a.Told.Annotate(key, value, from)
 	}
 	return nil
+}
+
+// maxAnnotations bounds those in the answer of a server that a plugin asks: each is checked, at the time of the request,
+// and is in the audit event or in the log.
+const maxAnnotations = 256
+
+// AddAnnotations adds the notes that a server answers, under a prefix of the plugin's; those that cannot be added are
+// left out, and too many are left out together. Errors: what was left out, in one that can be logged.
+func AddAnnotations(a admission.Attributes, prefix string, notes map[string]string) error {
+	if len(notes) > maxAnnotations {
+		return fmt.Errorf("the answer has %d audit annotations, at most %d are taken: all were left out", len(notes), maxAnnotations)
+	}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(notes)) {
+		if err := a.AddAnnotation(prefix+key, notes[key]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if n := len(errs) - 10; n > 0 {
+		errs = append(errs[:10], fmt.Errorf("and %d more", n))
+	}
+	return errors.Join(errs...)
 }
 
 // reinvocation is whether the mutating plugins are asked a second time, and what they keep

@@ -85,12 +85,10 @@ func (p *plugin) Validate(ctx context.Context, a *admission.Attributes) error {
 			return a.Forbidden(err)
 		}
 		// Upstream also annotates a copy of the Pod, which nobody sees.
-		p.annotate(a, "failed-open", "true")
+		p.annotate(a, map[string]string{"failed-open": "true"})
 		return nil
 	}
-	for k, v := range answer.AuditAnnotations {
-		p.annotate(a, k, v)
-	}
+	p.annotate(a, answer.AuditAnnotations)
 	switch {
 	case answer.Allowed:
 		return nil
@@ -169,9 +167,9 @@ func (p *plugin) keep(key any, answer *v1alpha1.ImageReviewStatus) {
 	}
 }
 
-// annotate adds an annotation to the audit event.
-func (p *plugin) annotate(a *admission.Attributes, key, value string) {
-	if err := a.AddAnnotation(auditPrefix+key, value); err != nil {
-		p.log.Warn("failed to set an audit annotation of an image policy backend", "key", auditPrefix+key, "err", err)
+// annotate adds annotations to the audit event.
+func (p *plugin) annotate(a *admission.Attributes, notes map[string]string) {
+	if err := admission.AddAnnotations(a, auditPrefix, notes); err != nil {
+		p.log.Warn("failed to set audit annotations of an image policy backend", "err", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
 	"github.com/quorate/quorate/apiserver/slots"
@@ -148,11 +149,8 @@ func (c *call) end(ctx context.Context) (*webhookrequest.AdmissionResponse, erro
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range answer.AuditAnnotations {
-		key := c.name + "/" + k
-		if err := c.attr.Attributes.AddAnnotation(key, v); err != nil {
-			klog.Warningf("Failed to set admission audit annotation %s to %s for webhook %s: %v", key, v, c.name, err)
-		}
+	if err := admission.AddAnnotations(c.attr.Attributes, c.name+"/", answer.AuditAnnotations); err != nil {
+		klog.Warningf("Failed to set admission audit annotations for webhook %s: %v", c.name, err)
 	}
 	for _, w := range answer.Warnings {
 		warning.AddWarning(ctx, "", w)
