@@ -27,7 +27,8 @@ func (c *Client) Exec(l Location, s Streams, refuse Refuse) http.Handler {
 	if l.webSockets {
 		return pass
 	}
-	return translator.NewTranslatingHandler(pass, translator.NewStreamTranslatorHandler(to, transport, 0, s), wsstream.IsWebSocketRequestWithStreamCloseProtocol)
+	translated := translating(transport, func(by http.RoundTripper) http.Handler { return translator.NewStreamTranslatorHandler(to, by, 0, s) })
+	return translator.NewTranslatingHandler(pass, translated, wsstream.IsWebSocketRequestWithStreamCloseProtocol)
 }
 
 // PortForward carries the connections to a Pod's ports. SPDY in a WebSocket is taken out of it here,
