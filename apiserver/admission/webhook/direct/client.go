@@ -30,6 +30,9 @@ const (
 	shunTime = time.Minute
 )
 
+// errNoHTTP1 is not told: upstream's client has the word then.
+var errNoHTTP1 = errors.New("the webhook has not agreed on HTTP/1.1")
+
 // errHandshake has net/http's words.
 var errHandshake = errors.New("net/http: TLS handshake timeout")
 
@@ -53,6 +56,8 @@ type route struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	path       string // of the request line
 	host, rest string // header lines before and after that of the length
+	// negotiates: it has agreed on HTTP/2 with upstream's client. One that does not agree on HTTP/1.1 then may have no other.
+	negotiates bool
 }
 
 // Transport puts a Client in front of the transport that upstream has made for a webhook, and
@@ -87,7 +92,11 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w, err := c.next.RoundTrip(r)
 	if err == nil && w.StatusCode == http.StatusOK && c.route.Load() == nil && time.Now().UnixNano() > c.shun.Load() {
-		c.route.Store(learn(c.next, r))
+		made := learn(c.next, r)
+		if made != nil {
+			made.negotiates = w.ProtoMajor == 2
+		}
+		c.route.Store(made)
 	}
 	return w, err
 }
@@ -235,6 +244,9 @@ func (c *Client) connect(ctx context.Context, r *route) (*conn, error) {
 		limited, cancel := context.WithTimeout(ctx, handshakeTime)
 		err = secured.HandshakeContext(limited)
 		cancel()
+		if err == nil && r.negotiates && secured.ConnectionState().NegotiatedProtocol == "" {
+			err = errNoHTTP1
+		}
 		if err == nil {
 			if made := newConn(secured); made != nil {
 				return made, nil

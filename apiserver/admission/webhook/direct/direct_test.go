@@ -31,8 +31,17 @@ type hook struct {
 	chain  http.RoundTripper
 }
 
-// newHook speaks HTTP/2 and nothing else, or HTTP/1.1.
-func newHook(t *testing.T, only2 bool) *hook {
+// hookSpeaks is what a hook speaks. One of HTTP/2 alone refuses a client that does not offer it, or takes no notice of that.
+type hookSpeaks int
+
+const (
+	speaks1 hookSpeaks = iota
+	refuses1
+	ignores1
+)
+
+// newHook starts one.
+func newHook(t *testing.T, speaks hookSpeaks) *hook {
 	h := &hook{}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -47,9 +56,12 @@ func newHook(t *testing.T, only2 bool) *hook {
 			h.made.Add(1)
 		}
 	}
-	if h.EnableHTTP2 = only2; only2 {
+	if h.EnableHTTP2 = speaks != speaks1; h.EnableHTTP2 {
 		h.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if !slices.Contains(hello.SupportedProtos, "h2") { // crypto/tls itself would take it for HTTP/1.1
+				if speaks == ignores1 {
+					return &tls.Config{Certificates: h.TLS.Certificates}, nil
+				}
 				return nil, errors.New("no HTTP/2")
 			}
 			return nil, nil
@@ -103,7 +115,7 @@ func (h *hook) send(t *testing.T, connect bool) (string, bool) {
 // TestConnections: the first review is upstream's, the others are sent on one connection as long as
 // the server keeps it.
 func TestConnections(t *testing.T) {
-	h := newHook(t, false)
+	h := newHook(t, speaks1)
 	if _, ok := h.send(t, true); ok {
 		t.Error("sent without knowing the way")
 	}
@@ -128,9 +140,15 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestOnlyHTTP2: a server without HTTP/1.1 is left to upstream's client.
+// TestOnlyHTTP2: a server without HTTP/1.1 is left to upstream's client, also if the handshake does not say so.
 func TestOnlyHTTP2(t *testing.T) {
-	h := newHook(t, true)
+	for name, speaks := range map[string]hookSpeaks{"refuses": refuses1, "ignores": ignores1} {
+		t.Run(name, func(t *testing.T) { onlyHTTP2(t, speaks) })
+	}
+}
+
+func onlyHTTP2(t *testing.T, speaks hookSpeaks) {
+	h := newHook(t, speaks)
 	h.ask(t)
 	if _, ok := h.send(t, true); ok {
 		t.Error("sent by HTTP/1.1")
@@ -145,7 +163,7 @@ func TestOnlyHTTP2(t *testing.T) {
 // TestTunnelled: what a dialer gives that is no connection of the system, as through a proxy with TLS,
 // is left to upstream's client.
 func TestTunnelled(t *testing.T) {
-	h := newHook(t, false)
+	h := newHook(t, speaks1)
 	base := h.Client().Transport.(*http.Transport).Clone()
 	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -174,7 +192,7 @@ func TestNoCheck(t *testing.T) {
 		"method":      func(_ *http.Transport, r *http.Request) { r.Method = http.MethodPut },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHook(t, false)
+			h := newHook(t, speaks1)
 			base := h.Client().Transport.(*http.Transport).Clone()
 			base.DialContext = (&net.Dialer{}).DialContext
 			chain := direct.Transport(base, answers.NewLimits())
