@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -46,6 +47,9 @@ func (c *call) audited() {
 }
 
 func auditUser(u *auth.User) *audit.User {
+	if u == nil {
+		return nil
+	}
 	return &audit.User{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}
 }
 
@@ -70,6 +74,25 @@ type auditing struct {
 	*audit.Event // nil: not audited
 	keep         bool
 	kept         []byte
+}
+
+type laterKey struct{}
+
+// EndLater is for a handler of Config.Own that takes the connection of its request and returns: the audit event of the
+// request is completed when end is called. It is for the request's own goroutine, end for any, once.
+func EndLater(ctx context.Context) (end func()) {
+	later, ok := ctx.Value(laterKey{}).(func() func())
+	if !ok {
+		return func() {}
+	}
+	return later()
+}
+
+// later leaves the event to the function that it returns.
+func (a *auditing) later() func() {
+	event := a.Event
+	a.Event = nil
+	return func() { event.Completed(http.StatusSwitchingProtocols) }
 }
 
 // body notes a request's body. res is what it is an object of.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +47,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Accept-Encoding")
 	}
 	if !c.Info.Parse(r) {
+		c.Info = request.Info{Path: r.URL.Path, Verb: strings.ToLower(r.Method)} // it is no resource's
+		c.audited()
 		status.PlainNotFound(c, r)
+		c.audit.end(c.code, c.Header(), nil)
 		return
 	}
 	c.classify(s.cfg.Kinds())
@@ -111,6 +115,7 @@ func (c *call) checkTimeoutParameter() bool {
 	}
 	timeout, _ := request.Parameter(c.r.URL.RawQuery, "timeout")
 	if _, err := request.ParseTimeout(timeout); err != nil {
+		c.audited() // as upstream: by nobody, who asks is not known yet
 		c.fail(err)
 		return false
 	}
@@ -307,6 +312,7 @@ func (c *call) own() {
 	ctx = context.WithValue(ctx, againKey{}, func(ctx context.Context) (proto.Revision, error) {
 		return c.await(ctx, consistency.Plan{Mode: consistency.MostRecent})
 	})
+	ctx = context.WithValue(ctx, laterKey{}, c.audit.later)
 	r := c.r.WithContext(ctx)
 	if r.ContentLength != 0 {
 		p := c.pacedBody(c.deadline())

@@ -225,3 +225,40 @@ func TestOwnDeletionsAreAudited(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// TestEventsEnd: what is refused before it is known who asks has an event, as upstream, and the event of a request whose
+// connection goes on is completed with that.
+func TestEventsEnd(t *testing.T) {
+	log, read := audited(t)
+	var end func()
+	e := newEnv(t, func(c *apiserver.Config) {
+		c.Audit = log
+		c.LongRunning = func(path string) bool { return path == "/quorate/tunnel" }
+		c.Own = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			end = apiserver.EndLater(r.Context())
+		})
+	})
+	for _, x := range []struct {
+		path string
+		code int
+	}{{"/api/v1/pods?timeout=x", 400}, {"/api/v1//pods", 404}, {"/quorate/tunnel", 202}, {"/version", 404}} {
+		if w, answer := e.do("GET", x.path, nil, ""); w.StatusCode != x.code {
+			t.Errorf("%s: %d %s", x.path, w.StatusCode, answer)
+		}
+	}
+	end()
+	got := read(func(e auditLine) string {
+		return fmt.Sprintf("%s %s %s %d by %s", e.Stage, e.Verb, e.RequestURI, e.ResponseStatus.Code, e.User.Username)
+	})
+	want := []string{
+		"ResponseComplete list /api/v1/pods?timeout=x 400 by ",
+		"ResponseComplete get /api/v1//pods 404 by ",
+		"ResponseStarted get /quorate/tunnel 202 by admin",
+		"ResponseComplete get /version 404 by admin",
+		"ResponseComplete get /quorate/tunnel 101 by admin",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/bootstraptoken"
 	"github.com/quorate/quorate/apiserver/auth/token"
@@ -173,7 +176,7 @@ func (n *Node) serveAPI(context.Context) error {
 		return err
 	}
 	n.loops = n.newLoops(definitions, authorizer)
-	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
+	n.http = n.httpServer(n.refusing.before(beside(n.api, audited(n.audit, n.manager.JoinHandler()))))
 	n.listener.Guard(n.http, n.cfg.HTTP2Server == HTTP2Standard)
 	return nil
 }
@@ -228,6 +231,38 @@ func beside(api, join http.Handler) http.Handler {
 		api.ServeHTTP(w, r)
 	})
 }
+
+// audited has the audit log record requests of nobody to a handler that is not the API's. What they and their answers say is
+// secret, and in no event.
+func audited(log *audit.Log, h http.Handler) http.Handler {
+	if log == nil {
+		return h
+	}
+	nobody := auth.AnonymousUser()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		event := log.Begin(r, uuid.NewString(), time.Now(), &audit.Attributes{
+			User: &audit.User{Name: nobody.Name, Groups: nobody.Groups}, Verb: strings.ToLower(r.Method), Path: r.URL.Path,
+		})
+		answer := &coded{ResponseWriter: w}
+		defer func() { event.Completed(answer.code) }()
+		h.ServeHTTP(answer, r)
+	})
+}
+
+// coded remembers the code of an answer.
+type coded struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *coded) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (c *coded) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // Bounds of connections. Requests have their own limits in package apiserver, all
 // shorter than answerTimeout: that one is for the last bytes of a short answer, which

@@ -2,12 +2,16 @@ package node
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 )
 
@@ -52,6 +56,47 @@ func TestBeside(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://host"+path, nil))
 		if got := w.Body.String(); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestJoinsAreAudited: who asked for the cluster's secret, and whether it was given, is in the audit log; the token and
+// the secret are not.
+func TestJoinsAreAudited(t *testing.T) {
+	dir := t.TempDir()
+	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(audit.Config{PolicyFile: policy, Path: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := audited(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprint(w, `{"secrets":["s3cret"]}`)
+	}))
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/quorate/join", strings.NewReader(`{"secret":"s3cret"}`)))
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if len(lines) != 2 || strings.Contains(string(b), "s3cret") {
+		t.Fatalf("%d lines: %s", len(lines), b)
+	}
+	for i, verb := range []string{`"verb":"post"`, `"verb":"get"`} {
+		for _, want := range []string{verb, `"stage":"ResponseComplete"`, `"requestURI":"/quorate/join"`, `"username":"system:anonymous"`, `"sourceIPs":["192.0.2.1"]`, fmt.Sprintf(`"code":%d`, []int{200, 400}[i])} {
+			if !strings.Contains(lines[i], want) {
+				t.Errorf("%s lacks %s", lines[i], want)
+			}
 		}
 	}
 }

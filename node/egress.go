@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/egress/tunnel"
@@ -16,6 +17,7 @@ func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 		certificates := &auth.Certificates{Roots: n.clientCAs.roots, Refuse: n.ofRemoved}
 		n.tunnels = tunnel.NewServer(tunnel.Config{
 			Allowed: func(r *http.Request) bool { return mayTunnel(r, certificates, authorizer) },
+			Opened:  func(r *http.Request) func() { return apiserver.EndLater(r.Context()) },
 			Direct:  egress.Direct, Log: n.log,
 		})
 		cfg.Cluster = n.tunnels.Dial

@@ -23,6 +23,9 @@ type Config struct {
 	// Allowed reports whether the user who has sent a request for a tunnel is still known by the same
 	// credential, and may still open it. The request's context ends after askTime, and with the tunnel.
 	Allowed func(r *http.Request) bool
+	// Opened is called with the request of each tunnel that was opened, and what it returns when that has ended. Nil: nobody
+	// wants to know.
+	Opened func(r *http.Request) (ended func())
 	// Direct dials what no tunnel leads to.
 	Direct egress.DialFunc
 	// Recheck is how often that is asked. Default: a minute.
@@ -54,6 +57,9 @@ type Server struct {
 func NewServer(cfg Config) *Server {
 	if cfg.Recheck == 0 {
 		cfg.Recheck = recheck
+	}
+	if cfg.Opened == nil {
+		cfg.Opened = func(*http.Request) func() { return func() {} }
 	}
 	return &Server{cfg: cfg, nodes: map[string]*session{}, offers: map[string]*session{}}
 }
@@ -115,8 +121,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = x.Close() // there is nobody to tell
 		return
 	}
-	// Values without the end of the request, which is over.
-	go s.watch(r.WithContext(context.WithoutCancel(r.Context())), table, x)
+	ended := s.cfg.Opened(r)
+	go func() {
+		defer s.wg.Done()
+		defer ended()
+		// Values without the end of the request, which is over.
+		s.watch(r.WithContext(context.WithoutCancel(r.Context())), table, x)
+	}()
 }
 
 // newSession is what a request asks for, and where it goes.
@@ -185,7 +196,6 @@ func (s *Server) add(table map[string]*session, limit int, x *session) bool {
 // watch waits until a tunnel ends, and ends it when its user may not have it any more, or when the agent
 // opens a stream, which is not the protocol.
 func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
-	defer s.wg.Done()
 	path := r.URL.Path
 	s.cfg.Log.Info("a tunnel was opened", "path", path, "name", x.name, "networks", x.networks, "from", x.from)
 	opened := make(chan struct{})

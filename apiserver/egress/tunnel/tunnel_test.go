@@ -38,6 +38,7 @@ type api struct {
 	forbidden  atomic.Bool
 	unanswered atomic.Bool  // nobody knows whether a tunnel may stay
 	waiting    atomic.Int64 // those who ask then
+	open       atomic.Int64 // those that were opened and have not ended, as Config.Opened is told
 	log        lines
 }
 
@@ -76,6 +77,10 @@ func newAPI(t *testing.T) *api {
 			}
 			_, bounded := r.Context().Deadline()
 			return bounded && r.Context().Err() == nil && !a.forbidden.Load()
+		},
+		Opened: func(*http.Request) func() {
+			a.open.Add(1)
+			return func() { a.open.Add(-1) }
 		},
 		Recheck: 5 * time.Millisecond,
 		Direct:  func(context.Context, string, string) (net.Conn, error) { return nil, errDirect },
@@ -169,6 +174,11 @@ func TestKubelet(t *testing.T) {
 	standins.Await(t, "the tunnel was not opened again", func() bool { x := a.has(a.nodes, "w1"); return x != nil && x != before })
 	if n := len(a.has(a.nodes, "w1").streams); n != 0 {
 		t.Errorf("%d connections are counted", n)
+	}
+	standins.Await(t, "the end of a tunnel was not told, or that of an open one was", func() bool { return a.open.Load() == 1 })
+	a.Close()
+	if n := a.open.Load(); n != 0 {
+		t.Errorf("%d tunnels are open behind the end of their server", n)
 	}
 }
 
