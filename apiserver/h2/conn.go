@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,11 +70,13 @@ type conn struct {
 
 	mu       sync.Mutex
 	streams  map[uint32]*stream
-	lastID   uint32    // of the streams that the client has opened
-	handlers uint32    // at work
-	late     []*stream // without a handler, because too many of reset streams are at work
-	closed   error     // why the connection has ended
-	away     bool      // GOAWAY was sent: no more streams
+	lastID   uint32     // of the streams that the client has opened
+	handlers uint32     // at work
+	late     []*stream  // without a handler, because too many of reset streams are at work
+	closed   error      // why the connection has ended
+	away     bool       // GOAWAY was sent: no more streams
+	resets   [16]uint32 // the last streams that this end has reset; zero: none
+	nextOne  int        // of resets
 
 	unacked       int // settings
 	received      int64
@@ -324,12 +327,22 @@ func (c *conn) ignored(id uint32) bool {
 	return c.ignores(id)
 }
 
+// noteReset notes that this end resets a stream. What the client has sent on it before it knew of that is no mistake
+// (RFC 9113, 5.1), and another reset would be no news to it. mu is held.
+func (c *conn) noteReset(id uint32) {
+	c.resets[c.nextOne] = id
+	c.nextOne = (c.nextOne + 1) % len(c.resets)
+}
+
+// wasReset reports whether this end has reset a stream lately. mu is held.
+func (c *conn) wasReset(id uint32) bool { return id != 0 && slices.Contains(c.resets[:], id) }
+
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	c.mu.Lock()
-	if c.ignores(id) || id%2 != 1 {
+	if c.ignores(id) || c.wasReset(id) || id%2 != 1 {
 		defer c.mu.Unlock()
-		if c.ignores(id) {
+		if c.ignores(id) || c.wasReset(id) {
 			return nil
 		}
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -437,7 +450,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	}
 	c.received -= n
 	switch {
-	case c.ignores(id):
+	case c.ignores(id), c.wasReset(id):
 		c.giveBack(n)
 		return nil
 	case st == nil || st.remoteDone:
@@ -607,6 +620,7 @@ func (c *conn) rst(f *http2.RSTStreamFrame) error {
 // reset ends a stream, and tells the client. mu is held.
 func (c *conn) reset(id uint32, code http2.ErrCode) {
 	c.out = appendReset(c.out, id, code)
+	c.noteReset(id)
 	c.control++
 	if st := c.streams[id]; st != nil {
 		c.close(st, errReset)

@@ -604,6 +604,33 @@ func TestGoAwayBehindAnswer(t *testing.T) {
 	}
 }
 
+// TestFramesBehindReset: what a client sends on a stream before it knows that the server has reset that is not answered,
+// neither by another reset nor by the end of the connection.
+func TestFramesBehindReset(t *testing.T) {
+	s := serve(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			w.WriteHeader(http.StatusNoContent)
+		} else {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+	}), nil)
+	c := dial(t, s, 1<<16-1)
+	for id := uint32(1); id <= 5; id += 2 {
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block("POST", "/", "content-length", "1"), EndHeaders: true})
+		_ = c.WriteData(id, false, []byte("more than that"))
+	}
+	for id := uint32(1); id <= 5; id += 2 {
+		_ = c.WriteData(id, false, []byte("more"))
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: fields("x-trailer", "1"), EndStream: true, EndHeaders: true})
+	}
+	c.get(7, "/")
+	for _, want := range []string{"reset 1 PROTOCOL_ERROR", "reset 3 PROTOCOL_ERROR", "reset 5 PROTOCOL_ERROR", "headers 7 204 true"} {
+		if got := c.outcome(); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestResetBehindAnswer: what tells the client to send no more of its body comes in a record behind the answer's. curl
 // 7.88 loses the answer otherwise.
 func TestResetBehindAnswer(t *testing.T) {

@@ -327,6 +327,7 @@ func (st *stream) finished() {
 		// The client need not send the rest of its body: nobody reads it (RFC 9113, 8.1). Some clients
 		// lose the answer if they read this with it.
 		st.c.behind = appendReset(st.c.behind, st.id, http2.ErrCodeNo)
+		st.c.noteReset(st.id)
 		st.c.control++
 	}
 	st.c.close(st, errReset)
