@@ -10,6 +10,10 @@ import (
 // gigabytes; an object that could be stored has fewer.
 const maxMessages = 1 << 19
 
+// maxLengths bounds what has a length in protobuf: that may be bytes, and a Secret of a megabyte may look like as many
+// messages, in a few of its own.
+const maxLengths = maxMessages + 1<<12
+
 var (
 	errTooDeep = errors.New("exceeded max depth")
 	errTooMany = errors.New("exceeded max number of fields")
@@ -31,7 +35,7 @@ func checkDepth(message []byte) error {
 			messages++
 		}
 		switch {
-		case messages > maxMessages:
+		case messages > maxLengths:
 			return errTooMany
 		case next == 0: // the end, or no message
 			at, ends = end, ends[:len(ends)-1]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -66,12 +67,12 @@ func allocated(f func()) uint64 {
 // TestNumberOfMessages: half a million empty containers are one megabyte, and would be
 // more than a gigabyte.
 func TestNumberOfMessages(t *testing.T) {
-	spec := bytes.Repeat([]byte{0x12, 0x00}, maxMessages+1)
+	spec := bytes.Repeat([]byte{0x12, 0x00}, maxLengths+1)
 	if err := checkDepth(spec[2:]); err != nil {
-		t.Errorf("%d messages: %v", maxMessages, err)
+		t.Errorf("%d messages: %v", maxLengths, err)
 	}
 	if err := checkDepth(spec); !errors.Is(err, errTooMany) {
-		t.Errorf("%d messages: %v", maxMessages+1, err)
+		t.Errorf("%d messages: %v", maxLengths+1, err)
 	}
 	pod := appendDocument(nil, "v1", "Pod", append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...))
 	if _, err := Decode(Protobuf, appendDocument(nil, "v1", "Pod", append([]byte{0x12, 2}, spec[:2]...)), pods); err != nil {
@@ -89,6 +90,18 @@ func TestNumberOfMessages(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), errTooMany.Error()) || took > 32<<20 {
 			t.Errorf("%s: %.200v, with %d bytes of memory", name, err, took)
 		}
+	}
+}
+
+// TestBytesLikeMessages: the largest data that a Secret may have, in bytes that look like empty messages.
+func TestBytesLikeMessages(t *testing.T) {
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"k": bytes.Repeat([]byte{0x0a, 0}, 1<<19)}}
+	raw, err := secret.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkDepth(appendDocument(nil, "v1", "Secret", raw)); err != nil {
+		t.Error(err)
 	}
 }
 
