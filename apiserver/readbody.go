@@ -18,7 +18,7 @@ import (
 func (c *call) body(res *kinds.Resource) ([]byte, error) {
 	limit := c.s.cfg.Limits.Body
 	if c.r.ContentLength > limit {
-		readOn(c, limit)
+		readOn(c, limit+beyondBody)
 		return nil, status.BodyTooLarge(limit)
 	}
 	if c.r.ContentLength == 0 {
@@ -50,7 +50,7 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 		// The connection's deadline may come a moment before the context's.
 		return nil, status.Timeout()
 	case errors.Is(err, errBodyTooLarge):
-		readOn(c, limit)
+		readOn(c, beyondBody)
 		return nil, status.BodyTooLarge(limit)
 	case errors.Is(err, errNoRoom):
 		return nil, status.TooMany(retryRefused)
@@ -61,11 +61,10 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 // beyondBody is how much of a body beyond the limit is read.
 const beyondBody = 1 << 20
 
-// readOn drops what is left of a body that is too large, if there is little of it beyond the limit. Some clients hang or
+// readOn drops what is left of a body that is too large, if that is not known to be more than most bytes. Some clients hang or
 // lose the answer when it comes while they send: java.net.http, and httpx on HTTP/2. A client that is nobody does not send
 // so much for nothing; nor does one that waits to be asked for its body.
-func readOn(c *call, limit int64) {
-	most := limit + beyondBody
+func readOn(c *call, most int64) {
 	if c.User.Name == auth.Anonymous || c.r.ContentLength > most || c.r.Header.Get("Expect") != "" {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -93,4 +94,57 @@ func TestSlowReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBodyTooLarge: of a body beyond the limit a megabyte more is read, so that clients take the answer that send before
+// they read, whether its length was announced or not.
+func TestBodyTooLarge(t *testing.T) {
+	e := newEnv(t, nil)
+	const limit, beyond = 3 << 20, 1 << 20
+	for _, x := range []struct {
+		name      string
+		size      int64
+		announced bool
+		read      int64
+	}{
+		{"a little more", limit + 1000, true, limit + 1000},
+		{"a little more, in chunks", limit + 1000, false, limit + 1000},
+		{"much more", 100 << 20, true, 0},
+		{"much more, in chunks", 100 << 20, false, limit + 1 + beyond},
+	} {
+		sent := &countedBody{Reader: io.LimitReader(spaces{}, x.size)}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, maps, sent)
+		r.Header.Set("Content-Type", "application/json")
+		if r.ProtoMajor, r.ProtoMinor, r.ContentLength = 2, 0, -1; x.announced {
+			r.ContentLength = x.size
+		}
+		w := httptest.NewRecorder()
+		e.api.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestEntityTooLarge || sent.n != x.read {
+			t.Errorf("%s: %d, and %d bytes were read, want %d", x.name, w.Code, sent.n, x.read)
+		}
+	}
+}
+
+// spaces are without an end.
+type spaces struct{}
+
+// Read implements io.Reader.
+func (spaces) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+type countedBody struct {
+	io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *countedBody) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += int64(n)
+	return n, err
 }
