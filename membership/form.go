@@ -84,7 +84,8 @@ func (m *Manager) formStep(ctx context.Context) (done bool, why string, err erro
 	case actBootstrap:
 		return m.bootstrap(a)
 	case actJoin:
-		return false, "the cluster has been asked to let this node in", m.join(ctx, a)
+		why, err := m.join(ctx, a)
+		return false, why, err
 	}
 	if len(v.strangers) > 0 {
 		slices.Sort(v.strangers)
@@ -119,22 +120,24 @@ func (m *Manager) begin(agreed []*proto.Member, cluster proto.ClusterID) bool {
 	return m.discovered.freeze(agreed, func() { m.id.setCluster(cluster) })
 }
 
-// join asks the node at an address to let this one in. Failures are retried by
-// the next step, except the one that is final.
-func (m *Manager) join(ctx context.Context, a action) error {
+const asked = "the cluster has been asked to let this node in"
+
+// join asks the node at an address to let this one in, and returns what came of it.
+// Failures are retried by the next step, except the one that is final.
+func (m *Manager) join(ctx context.Context, a action) (why string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
 	defer cancel()
-	err := m.askToJoin(ctx, "", a.address)
+	err = m.askToJoin(ctx, "", a.address)
 	switch {
 	case err == nil:
 		m.discovered.freeze(nil, func() { m.id.setCluster(a.cluster) })
 		m.log.Info("joined as a non-voter", "cluster", a.cluster)
 	case errors.Is(err, ErrRemoved), errors.Is(err, ErrTooOld):
-		return fmt.Errorf("join: %w", err)
+		return "", fmt.Errorf("join: %w", err)
 	default:
-		m.log.Warn("cannot join yet", "cluster", a.cluster, "via", a.address, "err", err)
+		return fmt.Sprintf("%s, and has not yet; %s says: %v", asked, a.address, err), nil
 	}
-	return nil
+	return asked, nil
 }
 
 // askToJoin sends a Join for this node; for a member it announces an address.

@@ -27,7 +27,8 @@ peer ports are 1000 higher.
 
 The data stays in the data directory: the same command starts the same cluster
 again. Without --detach the nodes stop with this command, at Ctrl-C or with its
-terminal.
+terminal. It goes on without nodes that cannot take part, for their data are gone or
+damaged, as long as the others have a quorum, and says how they become members again.
 
 With --control-plane Kubernetes' own kube-controller-manager and kube-scheduler run
 too, one of each beside each of the first three nodes, whose API they use; of the

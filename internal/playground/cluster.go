@@ -41,6 +41,8 @@ type cluster struct {
 	// it is made.
 	fresh    bool
 	replaced []*Node
+	// broken are the nodes that cannot take part, and why, while the others go on.
+	broken map[*Node]error
 }
 
 // Node is one node of a playground.
@@ -306,58 +308,53 @@ func (c *cluster) credentials() error {
 	return k.Write(c.Kubeconfig)
 }
 
-// clusters are those that the data of the nodes belongs to: none before the cluster has
-// formed, and one.
-func (c *cluster) clusters() (map[*Node]proto.ClusterID, error) {
-	out := map[*Node]proto.ClusterID{}
-	for _, n := range c.Nodes {
-		id, err := membership.ReadCluster(n.DataDir)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Name, err)
-		}
-		if id != "" {
-			out[n] = id
-		}
-	}
-	return out, nil
-}
-
 // formed reports whether a node has data of a cluster. What cannot be read may be such
 // data.
 func (c *cluster) formed() bool {
-	clusters, err := c.clusters()
-	return err != nil || len(clusters) > 0
+	return slices.ContainsFunc(c.Nodes, func(n *Node) bool {
+		id, err := membership.ReadCluster(n.DataDir)
+		return err != nil || id != ""
+	})
 }
 
-// checkData refuses nodes with the data of another cluster than the others': they would
-// wait for each other for ever. It is about the nodes that are to run together: what lies
-// in the directory of one that does not run may be of a cluster that is no more, as beside
-// one that 'quorate recover' has made a new cluster of (see beside).
-func (c *cluster) checkData(together ...*Node) error {
-	clusters, err := c.clusters()
-	if err != nil {
-		return err
-	}
+// checkData returns, of nodes that are to run together, those that cannot, and why: what they have
+// cannot be read, or is of another cluster than the others', for which they would wait for ever. What
+// lies in the directory of one that does not run may be of a cluster that is no more, as beside one
+// that 'quorate recover' has made a new cluster of (see beside).
+func (c *cluster) checkData(together ...*Node) map[*Node]error {
+	bad := map[*Node]error{}
 	of := map[proto.ClusterID][]string{}
 	var ids []proto.ClusterID
 	for _, n := range c.Nodes {
-		if id, ok := clusters[n]; ok && slices.Contains(together, n) {
+		if !slices.Contains(together, n) {
+			continue
+		}
+		id, err := membership.ReadCluster(n.DataDir)
+		switch {
+		case err != nil:
+			bad[n] = fmt.Errorf("%s: %w", n.Name, err)
+		case id != "":
 			if of[id] == nil {
 				ids = append(ids, id)
 			}
 			of[id] = append(of[id], n.Name)
 		}
 	}
-	if len(ids) < 2 {
-		return nil
-	}
 	slices.SortStableFunc(ids, func(a, b proto.ClusterID) int { return len(of[b]) - len(of[a]) })
-	var errs []error
-	for _, id := range ids[1:] {
+	for _, id := range ids[min(1, len(ids)):] {
 		for _, name := range of[id] {
-			errs = append(errs, fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s. If it is lost: remove that one, start the others, and start %s after 'quorate member remove %s'",
-				name, id, words.And(of[ids[0]]), ids[0], rel(c.node(name).DataDir), name, name))
+			bad[c.node(name)] = fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s",
+				name, id, words.And(of[ids[0]]), ids[0], rel(c.node(name).DataDir))
 		}
+	}
+	return bad
+}
+
+// inOrder joins errors of nodes in the order of the nodes.
+func (c *cluster) inOrder(of map[*Node]error) error {
+	var errs []error
+	for _, n := range c.Nodes {
+		errs = append(errs, of[n])
 	}
 	return errors.Join(errs...)
 }

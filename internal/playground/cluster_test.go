@@ -299,11 +299,11 @@ func TestDataOfAnotherCluster(t *testing.T) {
 		for i, cluster := range x.clusters {
 			pretendData(t, c.Nodes[i], cluster)
 		}
-		err := c.checkData(c.Nodes...)
+		err := c.inOrder(c.checkData(c.Nodes...))
 		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.HasPrefix(err.Error(), x.want)) {
 			t.Errorf("%q: %v, want %q", x.clusters, err, x.want)
 		}
-		if err := c.checkData(c.Nodes[0]); err != nil {
+		if err := c.inOrder(c.checkData(c.Nodes[0])); err != nil {
 			t.Errorf("%q, and only n1 is to run: %v", x.clusters, err)
 		}
 	}

@@ -5,28 +5,53 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/proto"
 )
 
 // lacks asks a node that serves and is not ready for the cluster's status. lack is set if
 // it cannot be ready before others run, and says which and how to start them; missing is
-// what else keeps it.
-func (c *cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string) {
-	code, body, err := n.get(ctx, client, membership.AdminPath+"status")
-	var st membership.ClusterStatus
-	if err != nil || code != http.StatusOK || json.Unmarshal(body, &st) != nil {
-		return "", ""
+// what else keeps it. lostData says that it never can: see there.
+func (c *cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string, lostData bool) {
+	st, ok := n.clusterStatus(ctx, client)
+	if !ok {
+		return "", "", false
 	}
 	// Others may have been started meanwhile.
 	now, err := readCluster(c.dir)
 	if err != nil {
-		return "", ""
+		return "", "", false
 	}
 	now.refresh()
-	return now.lackOf(n.Name, st), missingOf(st)
+	if st.Waiting != "" {
+		for _, other := range now.runningNodes() {
+			if other.Name != n.Name {
+				seen, ok := other.clusterStatus(ctx, client)
+				lostData = lostData || ok && n.isReplacedIn(seen, st.AnsweredBy)
+			}
+		}
+	}
+	return now.lackOf(n.Name, st), missingOf(st), lostData
+}
+
+// clusterStatus is the cluster's status as a node has it.
+func (n *Node) clusterStatus(ctx context.Context, client *http.Client) (st membership.ClusterStatus, ok bool) {
+	code, body, err := n.get(ctx, client, membership.AdminPath+"status")
+	ok = err == nil && code == http.StatusOK && json.Unmarshal(body, &st) == nil
+	return st, ok
+}
+
+// isReplacedIn reports whether a cluster has a member at the node's address that is another than the
+// one that the node is now. Only the leader's word counts: others may not know yet that the member was
+// removed.
+func (n *Node) isReplacedIn(st membership.ClusterStatus, id proto.NodeID) bool {
+	return st.Leader != "" && st.Leader == st.AnsweredBy && slices.ContainsFunc(st.Members, func(m membership.MemberStatus) bool {
+		return m.PeerAddress == n.peerForOthers() && m.ID != id
+	})
 }
 
 // lackOf says what keeps the cluster from a quorum, or from its first start, as long as
@@ -112,7 +137,10 @@ func notRunning(names []string) string {
 }
 
 func runs(names []string) string {
-	if len(names) == 1 {
+	switch len(names) {
+	case 0:
+		return "none runs"
+	case 1:
 		return names[0] + " runs"
 	}
 	return words.And(names) + " run"

@@ -105,7 +105,11 @@ func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string
 			}
 			if err == nil && time.Since(asked) > askEvery {
 				asked = time.Now()
-				lack, missing = w.c.lacks(ctx, w.client, n)
+				var lost bool
+				lack, missing, lost = w.c.lacks(ctx, w.client, n)
+				if lost {
+					return "", lostData{n}
+				}
 				if lack != "" && mayBeAlone {
 					return lack, nil
 				}
@@ -115,7 +119,7 @@ func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string
 			}
 		}
 		if !n.Running() {
-			return "", fmt.Errorf("%s has exited%s", n.Name, n.why())
+			return "", exited{n, n.why()}
 		}
 		w.report(n, what, time.Since(began))
 		select {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 		})
 	})
 	if err == nil {
-		if err = c.waitReady(ctx, messages, c.members()...); err == nil {
+		if err = c.waitMost(ctx, messages); err == nil {
 			err = c.startControlPlane(ctx, func(m *Component) {
 				if !o.Detach {
 					children.Go(func() { _ = m.child.Wait() })
@@ -74,7 +75,7 @@ func (c *cluster) startControlPlane(ctx context.Context, started func(*Component
 		return err
 	}
 	defer unlock()
-	return c.startComponents(c.members(), started)
+	return c.startComponents(c.runningNodes(), started)
 }
 
 // Stopped is the error of what a signal, or the end of the terminal, has ended before its time.
@@ -124,6 +125,9 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 			fmt.Fprintf(messages, "%s is not started: it was removed from the cluster\n", n.Name)
 			continue
 		}
+		if c.broken[n] != nil {
+			continue
+		}
 		if err := c.start(n); err != nil {
 			return c, err
 		}
@@ -151,7 +155,11 @@ func (c *cluster) checkStart(o Options) error {
 	if len(nodes) == 0 {
 		return c.allRemoved()
 	}
-	return errors.Join(c.checkData(nodes...), c.checkPorts(o, nodes...), c.planComponents(o))
+	c.broken = c.checkData(nodes...)
+	if len(c.broken) == len(nodes) {
+		return c.inOrder(c.broken)
+	}
+	return errors.Join(c.checkPorts(o, nodes...), c.planComponents(o))
 }
 
 // allRemoved is the error of what needs a node that is a member.
@@ -250,21 +258,38 @@ func (c *cluster) alreadyRuns() error {
 
 func (c *cluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
 	nodes := c.members()
-	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", words.Count(len(nodes), "node", "nodes"), took.Seconds())
+	count := words.Count(len(nodes), "node", "nodes")
+	if len(c.broken) > 0 {
+		count = fmt.Sprintf("%d of %s", len(nodes)-len(c.broken), count)
+	}
+	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", count, took.Seconds())
 	for _, n := range nodes {
-		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
+		state := fmt.Sprintf("pid %-7d", n.PID)
+		if n.PID == 0 {
+			state = "does not run"
+		}
+		fmt.Fprintf(out, "  %-4s %s   %s log %s\n", n.Name, n.API, state, rel(n.Log))
 	}
 	c.printComponents(out)
+	for _, n := range nodes {
+		if err := c.broken[n]; err != nil {
+			fmt.Fprintf(out, "\n%v\n%s\n", err, c.wayOut(n, err))
+		}
+	}
 	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
+	nodes = slices.DeleteFunc(nodes, func(n *Node) bool { return c.broken[n] != nil })
 	first, last := nodes[0], nodes[len(nodes)-1].Name
 	fmt.Fprintf(out, `
 Use it:          export KUBECONFIG=%s
                  kubectl create configmap hello --from-literal=to=world
 Another node:    kubectl --context quorate-%s get configmap hello -o yaml
 See the nodes:   %s status --kubeconfig %s
-Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
+`, kubeconfig, last, self(), kubeconfig)
+	if len(c.broken) == 0 {
+		fmt.Fprintf(out, `Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
 Mend it:         %s dev start %s --data-dir %s
-`, kubeconfig, last, self(), kubeconfig, first.PID, last, self(), first.Name, dir)
+`, first.PID, last, self(), first.Name, dir)
+	}
 	if detached {
 		fmt.Fprintf(out, "Stop:            %s dev stop --data-dir %s\n", self(), dir)
 	} else {

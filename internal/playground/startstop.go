@@ -26,7 +26,7 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 		if ctx.Err() != nil {
 			return Stopped(fmt.Sprintf("%s may not be ready yet: %s dev status --data-dir %s", words.And(names), self(), rel(c.dir)))
 		}
-		return err
+		return c.withWayOut(ctx, err)
 	}
 	state := "is ready"
 	if lack != "" {
@@ -99,7 +99,13 @@ func startNodes(ctx context.Context, dir string, names []string) (*cluster, erro
 				n.Name, rel(n.DataDir), self(), n.Name, rel(c.dir))
 		}
 	}
-	if err := errors.Join(c.checkData(c.beside(nodes)...), c.checkPorts(Options{}, nodes...)); err != nil {
+	bad := c.checkData(c.beside(nodes)...)
+	for _, n := range nodes {
+		if err := bad[n]; err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, c.wayOut(n, err))
+		}
+	}
+	if err := c.checkPorts(Options{}, nodes...); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
