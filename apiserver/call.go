@@ -136,6 +136,12 @@ func (c *call) fail(err error) {
 		c.s.cfg.Log.Debug("a request failed after its deadline", "err", err, "verb", c.Info.Verb, "path", c.r.URL.Path)
 		answer = status.From(status.Timeout())
 	}
+	if found, unknown := status.FoundNoLeader(err); found && c.s.cfg.NoQuorum != nil {
+		// A write that may have happened has waited for as long as a leader keeps its lease: that is enough.
+		if missing := c.s.cfg.NoQuorum(c.Context, !unknown); missing != "" {
+			status.NoQuorum(answer, missing)
+		}
+	}
 	c.audit.Refused(answer)
 	codec.WriteStatus(c, c.r, answer)
 }

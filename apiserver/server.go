@@ -118,6 +118,9 @@ type Config struct {
 
 	// Admission may change or refuse writes. Nil: nothing does.
 	Admission admission.Interface
+	// NoQuorum is asked when a request has found no leader, and returns which voters are missing for a
+	// quorum, or ""; it may wait a little to find out, if it is told so. Default: nothing.
+	NoQuorum func(ctx context.Context, wait bool) string
 	// StaticAdmission says that rules of admission may come from files: names with the suffix
 	// of those cannot be written.
 	StaticAdmission bool

@@ -44,6 +44,18 @@ func (m *Manager) survey(ctx context.Context) (facts, error) {
 		next[id] = p
 	}
 	m.health.probes = next
+	voters, missing := 0, 0
+	for _, s := range conf.Servers {
+		if s.Voter {
+			voters++
+			if next[s.ID].err != "" {
+				missing++
+			}
+		}
+	}
+	if 2*missing >= voters && missing > 0 {
+		m.quorum.suspect() // who is missing is known when the lease ends, and writes fail
+	}
 	return facts{self: m.id.ID(), conf: conf, health: maps.Clone(next), limits: m.opt.Limits, now: now, names: m.names()}, nil
 }
 

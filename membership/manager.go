@@ -114,6 +114,7 @@ type Manager struct {
 	refusals     *loglimit.Limiter // log lines about those
 	tokenKey     *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
 	divergences  atomic.Int64
+	quorum       *quorumWatch
 	waiting      atomic.Pointer[string] // what this node waits for before it is part of a cluster
 	differs      chan evidence          // that this node's state is wrong
 }
@@ -161,6 +162,7 @@ func New(opt Options) (*Manager, error) {
 		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
 		wrong:    bucket{rate: 20, burst: 50, now: opt.Now},
 		refusals: loglimit.New(time.Second),
+		quorum:   newQuorumWatch(),
 	}
 	if c := opt.Certificates; c != nil && c.TokenKey() != nil {
 		m.tokenKey = &c.TokenKey().PublicKey
@@ -207,6 +209,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.raiseFeatures(ctx) })
+	wg.Go(func() { m.watchQuorum(ctx) })
 	wg.Go(func() {
 		if wrong = m.checkStateHashes(ctx); wrong != nil {
 			cancel()

@@ -137,8 +137,18 @@ func missingOf(members []*proto.Member, answers map[proto.NodeID]statusAnswer) s
 
 func waits(name, why string) string { return fmt.Sprintf("%s waits for a cluster: %s", name, why) }
 
-// missing says who is missing for a majority of the voters, or "" if none is.
+// missing says who is missing for a majority of the voters, and why, or "" if none is.
 func (st *ClusterStatus) missing() string {
+	why := st.missingAs(func(m *MemberStatus) string { return m.named() + noAnswer(m.Error, m.PeerAddress) })
+	if why == "" || st.Waiting != "" {
+		return why
+	}
+	return why + ". Start what is missing and try again; 'quorate status' shows all members. " +
+		"If a majority is lost for good: 'quorate recover --help'"
+}
+
+// missingAs is missing, with the words of as for each voter that does not answer.
+func (st *ClusterStatus) missingAs(as func(*MemberStatus) string) string {
 	var live, missing []string
 	for i := range st.Members {
 		m := &st.Members[i]
@@ -147,7 +157,7 @@ func (st *ClusterStatus) missing() string {
 			return waits(m.named(), st.Waiting)
 		case !m.Voter:
 		case m.Error != "":
-			missing = append(missing, m.named()+noAnswer(m.Error, m.PeerAddress))
+			missing = append(missing, as(m))
 		case m.Role == "leader":
 			return ""
 		default:
@@ -169,8 +179,7 @@ func (st *ClusterStatus) missing() string {
 	default:
 		answer = strings.Join(live, ", ") + " answer"
 	}
-	return fmt.Sprintf("of %d voters %s, and %d are needed; %s. Start what is missing and try again; 'quorate status' shows all members. "+
-		"If a majority is lost for good: 'quorate recover --help'", voters, answer, need, strings.Join(missing, "; "))
+	return fmt.Sprintf("of %d voters %s, and %d are needed; %s", voters, answer, need, strings.Join(missing, "; "))
 }
 
 // noAnswer says why a member did not answer, and where it was asked.

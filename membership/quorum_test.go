@@ -80,6 +80,32 @@ func TestChangeWithoutQuorum(t *testing.T) {
 	}
 }
 
+// TestNoQuorum: a request that has found no leader is told who is missing, by name, as soon as it is known, and
+// requests need not wait for a leader from then on until a majority answers.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	leader, follower := all[0].node, all[1].node
+	if why := follower.NoQuorum(t.Context(), true); why != "" || follower.QuorumIsLost() {
+		t.Fatalf("with a quorum: %q, lost: %v", why, follower.QuorumIsLost())
+	}
+	w.stop(all[2])
+	if why := leader.NoQuorum(t.Context(), true); why != "" {
+		t.Errorf("with two of three: %q", why)
+	}
+	w.stop(all[0])
+	want := "of 3 voters " + all[1].name + " answers, and 2 are needed; "
+	w.await("who is missing is known", func() bool { return strings.HasPrefix(follower.NoQuorum(t.Context(), true), want) })
+	if why := follower.NoQuorum(t.Context(), true); !strings.Contains(why, all[0].name+" does not answer") || strings.Contains(why, all[0].address) {
+		t.Errorf("it is %q", why)
+	}
+	if !follower.QuorumIsLost() {
+		t.Error("requests wait for a leader that nobody can elect")
+	}
+	w.run([]string{"start", all[0].name, "expect=3", "join=a,b,c"})
+	w.await("there is a quorum", func() bool { return !follower.QuorumIsLost() && follower.NoQuorum(t.Context(), true) == "" })
+}
+
 // TestAnswersOfSeveralServers: what a client makes of servers that say different things,
 // or nothing. Each server is what it answers to a change and to a question.
 func TestAnswersOfSeveralServers(t *testing.T) {

@@ -169,6 +169,7 @@ func (n *Node) serveAPI(context.Context) error {
 		UnauthenticatedHTTP2DOSMitigation: n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
 		GoawayChance:                      n.cfg.GoawayChance,
 		WatchList:                         n.features.Enabled(features.WatchList),
+		NoQuorum:                          n.manager.NoQuorum,
 		StaticAdmission:                   n.features.Enabled(features.ManifestBasedAdmissionControlConfig),
 		ShutdownSendRetryAfter:            n.cfg.ShutdownRetryAfter,
 	})

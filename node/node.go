@@ -78,8 +78,9 @@ type Node struct {
 	state       atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
 	reader      *consistency.Reader
 	manager     *membership.Manager
-	fairness    *fairness.Controller // nil: switched off
-	flowControl *fairness.View       // what its objects say; nil with it
+	members     atomic.Pointer[membership.Manager] // manager, for the store, which is there before it
+	fairness    *fairness.Controller               // nil: switched off
+	flowControl *fairness.View                     // what its objects say; nil with it
 	api         *apiserver.Server
 	loops       *controllers.Loops
 	tokenKeys   *tokenKeys

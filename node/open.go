@@ -90,6 +90,8 @@ func (n *Node) openStore(context.Context) (err error) {
 	n.store, err = raftstore.Open(raftstore.Config{
 		Dir: n.cfg.DataDir, Node: n.identity.ID(), Name: n.identity.Name(),
 		Transport: n.rpc, Peers: n.peers, Cluster: n.identity.Cluster, Fatal: n.die, Logger: n.log,
+		// The manager is made after the store.
+		QuorumIsLost: func() bool { m := n.members.Load(); return m != nil && m.QuorumIsLost() },
 		Timing: raftstore.Timing{
 			Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout, Lease: n.cfg.LeaseTimeout,
 			NoLeader: n.cfg.NoLeaderTimeout, HungDisk: n.cfg.HungDiskTimeout,
@@ -136,6 +138,7 @@ func (n *Node) openMembership(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.members.Store(n.manager)
 	n.store.Register(n.peers.GRPC(), peer.CallerOf, n.manager.LocalStatus)
 	proto.RegisterMembershipServer(n.peers.GRPC(), n.manager)
 	n.peers.Serve()

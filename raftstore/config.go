@@ -29,6 +29,9 @@ type Config struct {
 	// as long as the state has none: between Bootstrap and the first leader's
 	// entry. It must not block.
 	Cluster func() proto.ClusterID
+	// QuorumIsLost says that there is no leader, and no majority to elect one: requests
+	// do not wait for one then. It must not block. Default: never.
+	QuorumIsLost func() bool
 	// Fatal ends the process: the log, the disk or the state machine can no
 	// longer be trusted. It must not return in production.
 	Fatal  func(error)
@@ -115,6 +118,9 @@ func (c *Config) defaults() error {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() proto.ClusterID { return "" }
+	}
+	if c.QuorumIsLost == nil {
+		c.QuorumIsLost = func() bool { return false }
 	}
 	if c.TestHooks.Supports == 0 {
 		c.TestHooks.Supports = mvcc.FeatureVersion

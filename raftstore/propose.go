@@ -114,8 +114,8 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 }
 
 // retry sends the frame to the leader until it has an answer, the context
-// ends, or no leader was there for Timing.NoLeader. The request id in the frame
-// makes it take effect once.
+// ends, no leader was there for Timing.NoLeader, or none can be elected. The request
+// id in the frame makes it take effect once.
 func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	began := time.Now()
 	var a attempts
@@ -132,7 +132,7 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 			}
 		}
 		wait, cancel := context.WithTimeout(ctx, retryEvery)
-		if time.Since(began) > s.cfg.Timing.NoLeader || ctx.Err() != nil || s.ctx.Err() != nil {
+		if time.Since(began) > s.cfg.Timing.NoLeader || s.cfg.QuorumIsLost() || ctx.Err() != nil || s.ctx.Err() != nil {
 			cancel()
 			return r, giveUp(a.sent, a.last, context.Cause(ctx), s.ctx.Err())
 		}

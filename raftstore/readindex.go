@@ -13,7 +13,7 @@ import (
 // ReadIndex returns an index with this promise: a node that has applied it has
 // applied every write that was acknowledged anywhere before the call. It asks
 // the leader, or, on the leader, a majority of the voters. Errors: ErrNoLeader
-// (after Timing.NoLeader), ErrClosed, the context's.
+// (after Timing.NoLeader, or as soon as none can be elected), ErrClosed, the context's.
 func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) {
 	began := time.Now()
 	s.stats.readIndexes.Add(1)
@@ -39,7 +39,7 @@ func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) {
 		case <-wait.Done():
 		}
 		cancel()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || s.cfg.QuorumIsLost() {
 			return 0, fmt.Errorf("read index: %w: %w", ErrNoLeader, err)
 		}
 	}

@@ -240,7 +240,7 @@ func appendTreeProtobuf(b []byte, f Format, obj map[string]any) ([]byte, error) 
 
 // WriteStatus answers with an error or a Success status. err is turned into a
 // Status by package status before it gets here. Retry-After is set from
-// retryAfterSeconds. If Accept cannot be met, JSON is sent all the same, indented.
+// retryAfterSeconds, unless the failure lasts on. If Accept cannot be met, JSON is sent all the same, indented.
 func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	code := int(s.Code)
 	switch {
@@ -253,7 +253,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	if err != nil {
 		f = Format{MediaType: JSON, Pretty: true}
 	}
-	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && !status.LastsOn(s) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
 	}
 	if code == http.StatusForbidden {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -276,6 +278,27 @@ func Unreachable(operation string, resource schema.GroupResource) *apierrors.Sta
 	}
 	return e
 }
+
+// NoQuorum adds to the Status of a request that found no leader that the cluster has no quorum, and which
+// voters are missing. It is found by its cause.
+func NoQuorum(s *metav1.Status, missing string) {
+	text := "the cluster has no quorum: " + missing + ". Start what is missing; 'quorate status' shows all members"
+	s.Message = strings.TrimSuffix(s.Message, " at this time, please try again.") + ": " + text
+	if s.Details == nil {
+		s.Details = &metav1.StatusDetails{}
+	}
+	s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Type: causeNoQuorum, Message: missing})
+}
+
+// LastsOn reports whether what a Status says lasts until somebody does something about it: clients that
+// try again by themselves as long as the header Retry-After tells them to, as client-go does ten times,
+// would only keep it from people.
+func LastsOn(s *metav1.Status) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causeNoQuorum })
+}
+
+// causeNoQuorum is the cause of a Status for which a quorum is missing.
+const causeNoQuorum metav1.CauseType = "NoQuorum"
 
 // ShuttingDown is the 503 of a node that is about to end.
 func ShuttingDown() *apierrors.StatusError {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/consistency"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,13 @@ func ForRequest(err error, operation string, resource schema.GroupResource) *met
 		return finish(s)
 	}
 	return finish(ofStore(err, operation, resource))
+}
+
+// FoundNoLeader reports whether a request failed because no leader, or no majority behind one, answered,
+// and whether it is a write that may have happened all the same.
+func FoundNoLeader(err error) (found, unknown bool) {
+	unknown = errors.Is(err, storeerrors.ErrUnknownOutcome)
+	return unknown || errors.Is(err, storeerrors.ErrNoLeader) || errors.Is(err, storeerrors.ErrNotLeader) || errors.Is(err, consistency.ErrUnavailable), unknown
 }
 
 // ofStore maps the sentinels of the store and the context's errors. The order

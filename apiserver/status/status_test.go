@@ -179,6 +179,30 @@ func TestPlainAnswers(t *testing.T) {
 }
 
 // TestManyFindings: a refusal tells a thousand of a million mistakes, soon.
+func TestNoQuorum(t *testing.T) {
+	const why = "of 3 voters n1 answers, and 2 are needed; n2 does not answer; n3 does not answer"
+	for _, c := range []struct {
+		err  error
+		want string // "": it is not for want of a leader
+	}{
+		{storeerrors.ErrNoLeader, "The create operation against pods could not be completed: the cluster has no quorum: " + why},
+		{&consistency.UnavailableError{Cause: context.DeadlineExceeded, RetryAfter: 1}, "The create operation against pods could not be completed: the cluster has no quorum: " + why},
+		{storeerrors.ErrUnknownOutcome, "Timeout: the outcome is unknown, the write may have happened: the cluster has no quorum: " + why},
+		{storeerrors.ErrOverloaded, ""},
+	} {
+		if got, _ := FoundNoLeader(c.err); got != (c.want != "") {
+			t.Errorf("%v: %v", c.err, got)
+		}
+		s := ForRequest(c.err, "create", schema.GroupResource{Resource: "pods"})
+		if LastsOn(s) {
+			t.Errorf("%v lasts on", c.err)
+		}
+		if NoQuorum(s, why); c.want != "" && (!strings.HasPrefix(s.Message, c.want) || !LastsOn(s)) {
+			t.Errorf("%v: %+v", c.err, s)
+		}
+	}
+}
+
 func TestManyFindings(t *testing.T) {
 	var list field.ErrorList
 	for i := range 1_000_000 {

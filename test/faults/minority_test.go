@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,15 @@ func TestMinority(t *testing.T) {
 		calls.Go(func() { refusedSoon(t, survivor, call.what, call.method, call.path, call.body) })
 	}
 	calls.Wait()
+	for _, args := range [][]string{{"get", "configmap", "before"}, {"create", "configmap", "refused"}, {"get", "configmaps", "--watch"}} {
+		began := time.Now()
+		out := survivor.TryKubectl(t, nil, "", args...)
+		//wall: what people are promised without a quorum
+		if took := time.Since(began); out.Code == 0 || took > saidWithin || !strings.Contains(out.Stderr, "no quorum: of 3 voters "+survivor.Name+" answers, and 2 are needed") {
+			t.Errorf("kubectl %v after %s: %+v", args, took, out)
+		}
+	}
+	survivor.Kubectl(t, "version")
 	if body, resp, err := survivor.Get(t, "/livez"); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("livez without a quorum: %v %s", err, body)
 	}
@@ -97,7 +107,8 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// refusedSoon expects a 5xx or 429 Status that says when to try again, in time.
+// refusedSoon expects a 5xx Status that says who is missing for a quorum, in time. It has no Retry-After,
+// for which client-go would try again ten times before it says so.
 func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -129,7 +140,13 @@ func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string)
 		return
 	}
 	if status.Kind != "Status" || status.Status != "Failure" || resp.StatusCode < 500 ||
-		status.Details == nil || status.Details.RetryAfterSeconds == 0 || resp.Header.Get("Retry-After") == "" {
+		status.Details == nil || resp.Header.Get("Retry-After") != "" || !lacksQuorum(status) {
 		t.Errorf("%s without a quorum: %s, Retry-After %q, %s", what, resp.Status, resp.Header.Get("Retry-After"), answer)
 	}
+}
+
+// lacksQuorum reports whether a Status says that a quorum is missing, and what of it.
+func lacksQuorum(s metav1.Status) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "NoQuorum" }) &&
+		strings.Contains(s.Message, ": the cluster has no quorum: of 3 voters n") && strings.Contains(s.Message, " does not answer")
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,12 +68,18 @@ func parseRefusal(resp *http.Response, body []byte) (refusal, error) {
 	return r, r.check()
 }
 
+// lacksQuorum reports whether the Status says that a quorum is missing: then no header has clients try
+// again by themselves.
+func (r refusal) lacksQuorum() bool {
+	return r.Details != nil && slices.ContainsFunc(r.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "NoQuorum" })
+}
+
 func (r refusal) check() error {
 	s := &r.Status
 	if s.Kind != "Status" || s.APIVersion != "v1" || s.Status != "Failure" || int(s.Code) != r.http || s.Reason == "" {
 		return fmt.Errorf("code %d with %+v", r.http, s)
 	}
-	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && r.retryAfter != fmt.Sprint(s.Details.RetryAfterSeconds) {
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && !r.lacksQuorum() && r.retryAfter != fmt.Sprint(s.Details.RetryAfterSeconds) {
 		return fmt.Errorf("Retry-After %q with %d in the details", r.retryAfter, s.Details.RetryAfterSeconds)
 	}
 	return nil
