@@ -72,6 +72,21 @@ func (m *Manager) names() map[proto.NodeID]string {
 	return out
 }
 
+// NameOf is the name of the member with an id or a peer address; what it is given, if it is none that
+// this node knows.
+func (m *Manager) NameOf(idOrAddress string) string {
+	_, members, err := m.members()
+	if err != nil {
+		return idOrAddress
+	}
+	for _, p := range members {
+		if p.Name != "" && (p.NodeId == idOrAddress || p.PeerAddress == idOrAddress) {
+			return p.Name
+		}
+	}
+	return idOrAddress
+}
+
 // resetHealth forgets everything: this node does not lead.
 func (m *Manager) resetHealth() {
 	m.health.mu.Lock()

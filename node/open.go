@@ -92,6 +92,12 @@ func (n *Node) openStore(context.Context) (err error) {
 		Transport: n.rpc, Peers: n.peers, Cluster: n.identity.Cluster, Fatal: n.die, Logger: n.log,
 		// The manager is made after the store.
 		QuorumIsLost: func() bool { m := n.members.Load(); return m != nil && m.QuorumIsLost() },
+		NameOf: func(idOrAddress string) string {
+			if m := n.members.Load(); m != nil {
+				return m.NameOf(idOrAddress)
+			}
+			return idOrAddress
+		},
 		Timing: raftstore.Timing{
 			Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout, Lease: n.cfg.LeaseTimeout,
 			NoLeader: n.cfg.NoLeaderTimeout, HungDisk: n.cfg.HungDiskTimeout,

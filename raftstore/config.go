@@ -29,6 +29,9 @@ type Config struct {
 	// as long as the state has none: between Bootstrap and the first leader's
 	// entry. It must not block.
 	Cluster func() proto.ClusterID
+	// NameOf is the name of the node with an id or a peer address, for log lines; what it is
+	// given, if it knows none. Default: that.
+	NameOf func(idOrAddress string) string
 	// QuorumIsLost says that there is no leader, and no majority to elect one: requests
 	// do not wait for one then. It must not block. Default: never.
 	QuorumIsLost func() bool
@@ -119,6 +122,9 @@ func (c *Config) defaults() error {
 	if c.Cluster == nil {
 		c.Cluster = func() proto.ClusterID { return "" }
 	}
+	if c.NameOf == nil {
+		c.NameOf = func(idOrAddress string) string { return idOrAddress }
+	}
 	if c.QuorumIsLost == nil {
 		c.QuorumIsLost = func() bool { return false }
 	}
@@ -182,7 +188,7 @@ func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
 	r.ShutdownOnRemove = false
 	r.NoLegacyTelemetry = true
 	r.NotifyCh = notify
-	r.Logger = newRaftLogger(c.Logger)
+	r.Logger = newRaftLogger(c.Logger, c.NameOf)
 	if err := raft.ValidateConfig(r); err != nil {
 		return nil, fmt.Errorf("raft configuration: %w", err)
 	}

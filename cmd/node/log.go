@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/cli"
 )
 
 func logLevel(name string) (slog.Level, error) {
@@ -33,6 +34,9 @@ func newLogger(s *settings, w io.Writer) (*slog.Logger, *watchedLog) {
 		text = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
 	watched := &watchedLog{Writer: w, now: time.Now}
+	if f, ok := w.(*os.File); ok && cli.IsJournal(f) {
+		watched.Writer = priorities{w}
+	}
 	if text {
 		return slog.New(slog.NewTextHandler(watched, o)), watched
 	}

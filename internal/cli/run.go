@@ -40,7 +40,7 @@ func Run(c *cobra.Command, codeOf func(error) int) int {
 		}
 		return exit.Code
 	}
-	fmt.Fprintln(os.Stderr, "error:", err)
+	printError(err)
 	if code := codeOf(err); code != 0 {
 		return code
 	}
