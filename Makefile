@@ -17,8 +17,8 @@ kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(
 kube_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(1) \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
-# Where `make run` keeps its playground.
-DATA ?= .cache/dev
+# Where `make run` keeps its playground: where all commands of 'quorate dev' look for it.
+DATA ?= .quorate
 # Which servers those judge who judge servers.
 JUDGE_SERVERS ?= quorate upstream
 

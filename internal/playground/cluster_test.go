@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -281,6 +283,34 @@ func TestOtherLayout(t *testing.T) {
 	o.Nodes, o.Nonvoters, o.APIPort, o.Set = 1, 1, 30000, nil
 	if again := openPlayground(t, o); again.note != "" {
 		t.Errorf("the same flags: %q", again.note)
+	}
+}
+
+// TestNextSteps: the variable that is printed holds in other directories, and of a node that cannot take part
+// is said how it comes back, instead of how another one is killed.
+func TestNextSteps(t *testing.T) {
+	dir := t.TempDir()
+	c := openPlayground(t, optionsIn(filepath.Join(dir, "play")))
+	t.Chdir(dir)
+	var out bytes.Buffer
+	c.printNextSteps(&out, time.Second, true)
+	if want := "export KUBECONFIG=" + c.Kubeconfig + "\n"; !filepath.IsAbs(c.Kubeconfig) || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "Break it:") {
+		t.Errorf("%q is not in\n%s", want, &out)
+	}
+	out.Reset()
+	n := c.Nodes[1]
+	c.broken = map[*Node]error{n: exited{n, ": damaged data"}}
+	if err := os.Mkdir(n.DataDir+".aside", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.printNextSteps(&out, time.Second, true)
+	for _, want := range []string{"Quorate is ready: 2 of 3 nodes in ", "\nn2 has exited: damaged data\n", "mv play/n2 play/n2.aside2\n", " member remove n2 --kubeconfig play/kubeconfig\n", " dev start n2 --data-dir play\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "Break it:") {
+		t.Errorf("another node is to be killed\n%s", &out)
 	}
 }
 

@@ -279,12 +279,13 @@ func (c *cluster) printNextSteps(out io.Writer, took time.Duration, detached boo
 	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
 	nodes = slices.DeleteFunc(nodes, func(n *Node) bool { return c.broken[n] != nil })
 	first, last := nodes[0], nodes[len(nodes)-1].Name
+	// The variable counts in other directories, too.
 	fmt.Fprintf(out, `
 Use it:          export KUBECONFIG=%s
                  kubectl create configmap hello --from-literal=to=world
 Another node:    kubectl --context quorate-%s get configmap hello -o yaml
 See the nodes:   %s status --kubeconfig %s
-`, kubeconfig, last, self(), kubeconfig)
+`, c.Kubeconfig, last, self(), kubeconfig)
 	if len(c.broken) == 0 {
 		fmt.Fprintf(out, `Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
 Mend it:         %s dev start %s --data-dir %s
