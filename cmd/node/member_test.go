@@ -16,7 +16,7 @@ func TestLostEntriesAreShown(t *testing.T) {
 	memberTable(w, membership.MemberList{Members: []membership.MemberInfo{m}})
 	w.Flush()
 	w = tabwriter.NewWriter(&status, 0, 0, 1, ' ', 0)
-	statusTable(w, membership.ClusterStatus{Members: []membership.MemberStatus{{MemberInfo: m, Error: "it does not answer"}}})
+	new(statusOutput).table(w, membership.ClusterStatus{Members: []membership.MemberStatus{{MemberInfo: m, Error: "it does not answer"}}})
 	w.Flush()
 	for _, text := range []string{list.String(), status.String()} {
 		for _, want := range []string{"n2 HAS LOST ENTRIES", m.LostEntries, "Keep its data directory", "quorate member remove aaaa"} {

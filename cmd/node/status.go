@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,43 +17,123 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// statusOutput is how `quorate status` prints.
+type statusOutput struct {
+	access
+	wide, watch bool
+	color       bool // at a terminal
+}
+
+// statusEvery is how often --watch asks.
+const statusEvery = time.Second
+
 func statusCommand() *cobra.Command {
-	var a access
+	var o statusOutput
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show all nodes of a cluster: role, term, lag, health",
 		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
 answer are shown with the reason.`,
+		Example: `  quorate status
+  quorate status -o wide     # also versions, addresses and ids
+  quorate status --watch`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client()
+			out := cmd.OutOrStdout()
+			if o.output == "wide" {
+				o.output, o.wide = "table", true
+			}
+			client, err := o.client()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			st, err := client.Status(cmd.Context())
-			if err != nil {
-				return err
+			terminal := isTerminal(out)
+			o.color = terminal && os.Getenv("NO_COLOR") == ""
+			if o.watch {
+				return o.again(cmd.Context(), client, out, terminal)
 			}
-			if err := a.print(cmd.OutOrStdout(), st, func(w *tabwriter.Writer) { statusTable(w, st) }); err != nil {
-				return err
+			st, err := o.show(cmd.Context(), client, out)
+			if err == nil && !st.Quorum {
+				err = cli.ExitError{Code: exitNoQuorum}
 			}
-			if !st.Quorum {
-				return cli.ExitError{Code: exitNoQuorum}
-			}
-			return nil
+			return err
 		},
 	}
 	cli.ExitCodes(c, cli.Note{"1", "no node answers"}, cli.Note{"3", "there is no quorum, or the node waits for its first cluster"})
-	a.flags(c)
+	cli.Environment(c, cli.Note{"NO_COLOR", "no colours at a terminal, if it is set"})
+	o.connects(c)
+	c.Flags().StringVarP(&o.output, "output", "o", "table", "table, wide or json")
+	cli.CompleteOutput(c, "table", "wide", "json")
+	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again every second, until Ctrl-C")
 	return c
 }
 
-func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
-	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
+// isTerminal reports whether people see at once what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (o *statusOutput) show(ctx context.Context, client *membership.AdminClient, out io.Writer) (membership.ClusterStatus, error) {
+	st, err := client.Status(ctx)
+	if err != nil {
+		return st, err
+	}
+	var text bytes.Buffer
+	if err := o.print(&text, st, func(w *tabwriter.Writer) { o.table(w, st) }); err != nil {
+		return st, err
+	}
+	// Empty cells at the end of a line are blanks.
+	var trimmed bytes.Buffer
+	for line := range bytes.Lines(text.Bytes()) {
+		trimmed.Write(append(bytes.TrimRight(line, " \n"), '\n'))
+	}
+	_, err = trimmed.WriteTo(out)
+	return st, err
+}
+
+// again shows the status every second until ctx ends. That no node answers is shown too: one may come back.
+func (o *statusOutput) again(ctx context.Context, client *membership.AdminClient, out io.Writer, terminal bool) error {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		var text bytes.Buffer
+		if _, err := o.show(ctx, client, &text); err != nil {
+			fmt.Fprintln(&text, "error:", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if terminal {
+			fmt.Fprint(out, "\x1b[H\x1b[2J") // from an empty screen's first line on
+		}
+		if _, err := text.WriteTo(out); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (o *statusOutput) table(w *tabwriter.Writer, st membership.ClusterStatus) {
+	more := func(cells ...string) string {
+		if !o.wide {
+			return ""
+		}
+		return "\t" + strings.Join(cells, "\t")
+	}
+	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE"+more("VERSION", "API", "ID"))
 	for _, m := range st.Members {
 		if m.Error != "" {
-			fmt.Fprintf(w, "%s\tunreachable\t\t\t\t\t\t\t\t%s\t%s\n", m.Name, m.APIAddress, m.ID)
+			fmt.Fprintf(w, "%s\tunreachable\t\t\t\t\t\t%s\n", m.Name, more("", m.APIAddress, string(m.ID)))
 			continue
 		}
 		contact := "-"
@@ -61,7 +144,8 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		if st.Waiting != "" && m.ID == st.AnsweredBy {
 			role = "waiting"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Name, role, m.Term, m.Commit, m.Applied, m.Lag, contact, size(m.DBBytes), m.Version, m.APIAddress, m.ID)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s%s\n", m.Name, role, m.Term, m.Commit, m.Applied, m.Lag, contact, size(m.DBBytes),
+			more(m.Version, m.APIAddress, string(m.ID)))
 	}
 	if st.Waiting != "" {
 		fmt.Fprintf(w, "\n%s waits for a cluster: %s\n", st.Members[0].Name, st.Waiting)
@@ -69,7 +153,7 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	}
 	quorum := "quorum"
 	if !st.Quorum {
-		quorum = "NO QUORUM: writes and normal reads fail; reads with resourceVersion=0 go on"
+		quorum = o.alarm("NO QUORUM") + ": writes and normal reads fail; reads with resourceVersion=0 go on"
 	}
 	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable: %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
 	featureLine(w, st)
@@ -77,7 +161,7 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		fmt.Fprintf(w, "NOTE: %s\n", text)
 	}
 	for _, d := range st.Diverged {
-		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
+		fmt.Fprintf(w, "%s: %s\n", o.alarm("STATE HASHES DIFFER"), d)
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.WrongStates)) {
 		// By id: the node that replaces it may have its name already.
@@ -100,6 +184,14 @@ func lostLine(w io.Writer, m membership.MemberInfo) {
 		fmt.Fprintf(w, "%s HAS LOST ENTRIES and takes no part: %s. Keep its data directory until the cluster has a quorum and its data is checked. Then replace it: quorate member remove %s\n",
 			m.Name, m.LostEntries, m.ID)
 	}
+}
+
+// alarm is text that nobody must overlook.
+func (o *statusOutput) alarm(text string) string {
+	if !o.color {
+		return text
+	}
+	return "\x1b[1;31m" + text + "\x1b[0m"
 }
 
 // featureLine says what the cluster speaks, and who keeps it from more.
