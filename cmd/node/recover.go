@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // recovery is what 'quorate recover' is told.
@@ -25,8 +26,9 @@ type recovery struct {
 	acceptWrong      bool // recover a state that was found to be wrong
 	bump             uint64
 
-	in  io.Reader
-	out io.Writer
+	typed string // the command, as it may be typed again
+	in    io.Reader
+	out   io.Writer
 }
 
 func recoverCommand() *cobra.Command {
@@ -61,7 +63,7 @@ Run it as the user whose directory it is: root is refused.`,
   runuser -u quorate -- quorate recover --data-dir /var/lib/quorate/n1`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r.in, r.out = cmd.InOrStdin(), cmd.OutOrStdout()
+			r.in, r.out, r.typed = cmd.InOrStdin(), cmd.OutOrStdout(), typed(cmd, "data-dir")
 			return r.run()
 		},
 	}
@@ -74,6 +76,28 @@ Run it as the user whose directory it is: root is refused.`,
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the end of the log, whatever the clock says (default: the clock decides)")
 	cli.Needs(c, "data-dir")
 	return c
+}
+
+// typed is a command with the flags that it was given, that of the name first.
+func typed(cmd *cobra.Command, first string) string {
+	words := []string{cmd.CommandPath()}
+	add := func(f *pflag.Flag) {
+		switch {
+		case f.Value.Type() == "bool" && f.Value.String() == "true":
+			words = append(words, "--"+f.Name)
+		case f.Value.Type() == "bool":
+			words = append(words, "--"+f.Name+"="+f.Value.String())
+		default:
+			words = append(words, "--"+f.Name, f.Value.String())
+		}
+	}
+	add(cmd.Flags().Lookup(first))
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != first {
+			add(f)
+		}
+	})
+	return strings.Join(words, " ")
 }
 
 func (r recovery) run() error {
@@ -134,7 +158,7 @@ func (r recovery) lock() (io.Closer, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: %w", r.dir, err)
 	}
-	if err := errors.Join(datadir.CheckUser("quorate recover --data-dir "+r.dir, r.dir), datadir.CheckOwnFiles(r.dir)); err != nil {
+	if err := errors.Join(datadir.CheckUser(r.typed, r.dir), datadir.CheckOwnFiles(r.dir)); err != nil {
 		return nil, err
 	}
 	return datadir.Lock(r.dir)

@@ -115,7 +115,7 @@ func TestRecoverAsRoot(t *testing.T) {
 		for _, args := range [][]string{{"--inspect"}, {"--yes"}} {
 			before := namesIn(t, data)
 			out, err := tryCommand(t, append([]string{"recover", "--data-dir", data}, args...)...)
-			if err == nil || !strings.Contains(err.Error(), "runuser -u nobody -- quorate recover --data-dir "+data) {
+			if err == nil || !strings.Contains(err.Error(), "runuser -u nobody -- quorate recover --data-dir "+data+" "+args[0]) {
 				t.Errorf("%v: %v %s", args, err, out)
 			}
 			if after := namesIn(t, data); after != before {
