@@ -444,6 +444,10 @@ func roundTrip(client *http.Client, req *http.Request, out any) error {
 	return nil
 }
 
+// unauthorized is what can be behind a 401, and what helps.
+const unauthorized = "the cluster does not know this credential, or no more: those from before a restore or 'quorate recover' are refused, " +
+	"and those of nodes that were removed. DATA-DIR/admin.kubeconfig of a member holds; with it 'quorate kubeconfig' makes others"
+
 // answerError is an answer that is not 2xx: ours, or a Status of the API server
 // in front of it.
 func answerError(code int, data []byte) error {
@@ -459,6 +463,9 @@ func answerError(code int, data []byte) error {
 			}
 		}
 		return &remoteError{e.Error, nil}
+	}
+	if code == http.StatusUnauthorized && json.Unmarshal(data, &st) == nil && st.Reason == "Unauthorized" {
+		return &remoteError{st.Message + ": " + unauthorized, nil}
 	}
 	if json.Unmarshal(data, &st) == nil && st.Message != "" {
 		return &remoteError{st.Message, statusError(code, st.Reason)}

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +22,19 @@ func TestAsksElsewhere(t *testing.T) {
 	} {
 		if got := asksElsewhere(answerError(row.code, []byte(row.body))); got != row.want {
 			t.Errorf("%d %s: asks another node: %v", row.code, row.body, got)
+		}
+	}
+}
+
+// TestUnauthorized: a 401 of the API server says what may be behind it; another text stays as it is.
+func TestUnauthorized(t *testing.T) {
+	for body, hint := range map[string]bool{
+		`{"kind":"Status","reason":"Unauthorized","message":"Unauthorized"}`: true,
+		`{"error":"the join token is not valid","code":"InvalidToken"}`:      false,
+	} {
+		err := answerError(http.StatusUnauthorized, []byte(body))
+		if got := strings.Contains(err.Error(), "DATA-DIR/admin.kubeconfig"); got != hint || hint && !strings.HasPrefix(err.Error(), "Unauthorized: ") {
+			t.Errorf("%s: %v", body, err)
 		}
 	}
 }

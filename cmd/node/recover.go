@@ -240,8 +240,18 @@ func recoveredBeginning(done disk.Recovered) string {
 }
 
 func (r recovery) next() error {
-	r.say("Start the node as always, then the other hosts with empty data directories and their usual settings: they join.\n")
+	r.say("Start the node as always, then the other hosts with empty data directories and their usual settings: they join.\n\n%s\n"+
+		"Service account tokens that the lost nodes have signed are refused, too; those of this node hold.\n", deadKubeconfigs(r.dir))
 	return nil
 }
 
 func (r recovery) say(format string, args ...any) { fmt.Fprintf(r.out, format, args...) }
+
+// deadKubeconfigs says which credentials a new cluster refuses, and how there are others.
+func deadKubeconfigs(dir string) string {
+	own := filepath.Join(dir, "admin.kubeconfig")
+	return fmt.Sprintf("Kubeconfigs from before are refused (401, Unauthorized), also those of 'quorate kubeconfig': hand out new ones. The node\n"+
+		"writes an administrator's when it starts:\n"+
+		"  quorate kubeconfig --kubeconfig %s > admin.kubeconfig\n"+
+		"  quorate kubeconfig --kubeconfig %s --user NAME --group GROUP --to NAME.kubeconfig", own, own)
+}

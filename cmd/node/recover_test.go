@@ -92,6 +92,7 @@ func TestRecoverSaysWhereItBegins(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir, _ := survivor(t)
 			out := runCommand(t, append([]string{"recover", "--data-dir", dir, "--yes"}, c.args...)...)
+			saysWhichCredentialsHold(t, out, dir)
 			if !strings.Contains(out, c.want) {
 				t.Errorf("%q is not in\n%s", c.want, out)
 			}
@@ -164,4 +165,17 @@ func namesIn(t *testing.T, dir string) string {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, " ")
+}
+
+// saysWhichCredentialsHold looks at what a command prints that has made a new cluster of old data.
+func saysWhichCredentialsHold(t *testing.T, out, dir string) {
+	t.Helper()
+	for _, want := range []string{
+		"Kubeconfigs from before are refused (401, Unauthorized)", "quorate kubeconfig --kubeconfig " + dir + "/admin.kubeconfig > admin.kubeconfig\n",
+		"quorate kubeconfig --kubeconfig " + dir + "/admin.kubeconfig --user NAME", "Service account tokens",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
 }

@@ -47,6 +47,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%q is not in the next step:\n%s", want, out)
 		}
 	}
+	saysWhichCredentialsHold(t, out, dir)
 	for _, file := range []string{"node.json", "state.db"} {
 		info, err := os.Stat(filepath.Join(dir, file))
 		if err != nil || info.Mode().Perm() != 0o600 {

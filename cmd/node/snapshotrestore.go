@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/quorate/quorate/internal/cli"
@@ -56,7 +57,9 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\n%s\n%s\n", r.dir, done.ClusterId, done.Applied, beginning(done), r.next())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\n%s\n%s\n\n%s\n"+
+				"Service account tokens are refused, too, unless the old pki/token.key of their node is put into %s before its start:\npods get new ones from their kubelets, or are started again.\n",
+				r.dir, done.ClusterId, done.Applied, beginning(done), r.next(), deadKubeconfigs(r.dir), filepath.Join(r.dir, "pki"))
 			return err
 		},
 	}
