@@ -86,6 +86,7 @@ func anySettingsCommand(use, short string, run func(*cobra.Command, *settings, m
 		cli.Note{envPrefix + "CONFIG", "the file of --config"},
 		cli.Note{envPrefix + "SETTING", "any setting, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
 	c.Flags().AddFlagSet(flags)
+	cli.GroupFlags(c, sections)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		origins, err := resolve(flags, file, cmd.InOrStdin(), os.Environ())
 		if err == nil {
