@@ -12,7 +12,7 @@ var sections = []cli.Section{
 	}},
 	{Title: "API", Flags: []string{
 		"runtime-config", "feature-gates", "service-cluster-ip-range", "service-node-port-range", "event-ttl", "enable-garbage-collector",
-		"enable-priority-and-fairness", "max-requests-inflight", "max-mutating-requests-inflight", "max-connections", "http2-max-streams-per-connection", "goaway-chance",
+		"enable-priority-and-fairness", "max-requests-inflight", "max-mutating-requests-inflight", "max-connections", "http2-max-streams-per-connection", "http2-server", "goaway-chance",
 	}},
 	{Title: "Authentication", Flags: []string{
 		"client-ca-file", "anonymous-auth", "enable-bootstrap-token-auth",
