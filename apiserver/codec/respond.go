@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
@@ -238,6 +239,16 @@ func appendTreeProtobuf(b []byte, f Format, obj map[string]any) ([]byte, error) 
 	return appendDocument(b, apiVersion, kind, msg), nil
 }
 
+// retryAfter is the header for what Details.RetryAfterSeconds says: the seconds, or for what lasts on, the time. Both are of
+// HTTP (RFC 9110, 10.2.3). Who reads only seconds, as client-go does, does not try again by itself then: ten times, before it
+// tells anybody.
+func retryAfter(s *metav1.Status) string {
+	if status.LastsOn(s) {
+		return time.Now().Add(time.Duration(s.Details.RetryAfterSeconds) * time.Second).UTC().Format(http.TimeFormat)
+	}
+	return strconv.Itoa(int(s.Details.RetryAfterSeconds))
+}
+
 // WriteStatus answers with an error or a Success status. err is turned into a
 // Status by package status before it gets here. Retry-After is set from
 // retryAfterSeconds, unless the failure lasts on. If Accept cannot be met, JSON is sent all the same, indented.
@@ -253,8 +264,8 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	if err != nil {
 		f = Format{MediaType: JSON, Pretty: true}
 	}
-	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && !status.LastsOn(s) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", retryAfter(s))
 	}
 	if code == http.StatusForbidden {
 		w.Header().Set("X-Content-Type-Options", "nosniff")

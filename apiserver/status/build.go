@@ -291,7 +291,7 @@ func NoQuorum(s *metav1.Status, missing string) {
 }
 
 // LastsOn reports whether what a Status says lasts until somebody does something about it: clients that
-// try again by themselves as long as the header Retry-After tells them to, as client-go does ten times,
+// try again by themselves as long as the header Retry-After has seconds, as client-go does ten times,
 // would only keep it from people.
 func LastsOn(s *metav1.Status) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == causeNoQuorum })

@@ -178,7 +178,6 @@ func TestPlainAnswers(t *testing.T) {
 	}
 }
 
-// TestManyFindings: a refusal tells a thousand of a million mistakes, soon.
 func TestNoQuorum(t *testing.T) {
 	const why = "of 3 voters n1 answers, and 2 are needed; n2 does not answer; n3 does not answer"
 	for _, c := range []struct {
@@ -203,6 +202,7 @@ func TestNoQuorum(t *testing.T) {
 	}
 }
 
+// TestManyFindings: a refusal tells a thousand of a million mistakes, soon.
 func TestManyFindings(t *testing.T) {
 	var list field.ErrorList
 	for i := range 1_000_000 {

@@ -217,8 +217,8 @@ func (r *run) servesNothingFresh(ctx context.Context, k *client, n *Node) error 
 		return ended(ctx, fmt.Errorf("%s: a Most Recent list without a quorum: %w", n.Name, err))
 	case a.Code == http.StatusOK:
 		return fmt.Errorf("%s served a Most Recent list without a quorum", n.Name)
-	case !strings.Contains(string(a.Body), `"retryAfterSeconds":`):
-		return fmt.Errorf("%s: %d without retryAfterSeconds: %s", n.Name, a.Code, a.Body)
+	case a.Header.Get("Retry-After") == "":
+		return fmt.Errorf("%s: %d without Retry-After: %s", n.Name, a.Code, a.Body)
 	case time.Since(began) > 4*time.Second:
 		return fmt.Errorf("%s: it took %s to refuse", n.Name, time.Since(began))
 	}

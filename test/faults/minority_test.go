@@ -107,7 +107,7 @@ func TestMinority(t *testing.T) {
 	}
 }
 
-// refusedSoon expects a 5xx Status that says who is missing for a quorum, in time. It has no Retry-After,
+// refusedSoon expects a 5xx Status that says who is missing for a quorum, in time. Its Retry-After has no seconds,
 // for which client-go would try again ten times before it says so.
 func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string) {
 	t.Helper()
@@ -140,9 +140,15 @@ func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string)
 		return
 	}
 	if status.Kind != "Status" || status.Status != "Failure" || resp.StatusCode < 500 ||
-		status.Details == nil || resp.Header.Get("Retry-After") != "" || !lacksQuorum(status) {
+		status.Details == nil || !isTime(resp.Header.Get("Retry-After")) || !lacksQuorum(status) {
 		t.Errorf("%s without a quorum: %s, Retry-After %q, %s", what, resp.Status, resp.Header.Get("Retry-After"), answer)
 	}
+}
+
+// isTime reports whether a Retry-After has a time, and not seconds.
+func isTime(header string) bool {
+	_, err := http.ParseTime(header)
+	return err == nil
 }
 
 // lacksQuorum reports whether a Status says that a quorum is missing, and what of it.

@@ -191,7 +191,7 @@ func answeredSoon(t *testing.T, n *cluster.Node, what, method, path, body string
 	switch {
 	case unknown && retry != "":
 		t.Errorf("%s: a client would send again what may have happened: %s", what, answer)
-	case !unknown && ((retry == "") != lacksQuorum(status) || status.Reason != metav1.StatusReasonServerTimeout || status.Details == nil || status.Details.RetryAfterSeconds == 0):
+	case !unknown && (retry == "" || isTime(retry) != lacksQuorum(status) || status.Reason != metav1.StatusReasonServerTimeout || status.Details == nil || status.Details.RetryAfterSeconds == 0):
 		t.Errorf("%s without a quorum: %s, Retry-After %q: %s", what, resp.Status, retry, answer)
 	}
 	return took

@@ -174,7 +174,7 @@ func (row cutoffRow) check(resp *http.Response, answer []byte) error {
 		return fmt.Errorf("not %d %s", code, reason)
 	case retries && (refused.Details == nil || refused.Details.RetryAfterSeconds != 1):
 		return fmt.Errorf("it does not say when to try again")
-	case retries && !strings.HasPrefix(row.outcome, "stream ") && refused.retryAfter != "1" && !(refused.lacksQuorum() && refused.retryAfter == ""):
+	case retries && !strings.HasPrefix(row.outcome, "stream ") && refused.retryAfter != "1" && !refused.lacksQuorum():
 		return fmt.Errorf("Retry-After is %q", refused.retryAfter)
 	case code == 500 && !strings.HasPrefix(refused.Message, fmt.Sprintf("The %s operation against configmaps could not be completed", row.verb)):
 		return fmt.Errorf("the message is %q", refused.Message)

@@ -68,8 +68,8 @@ func parseRefusal(resp *http.Response, body []byte) (refusal, error) {
 	return r, r.check()
 }
 
-// lacksQuorum reports whether the Status says that a quorum is missing: then no header has clients try
-// again by themselves.
+// lacksQuorum reports whether the Status says that a quorum is missing: then the header has a time, for which
+// client-go does not try again by itself.
 func (r refusal) lacksQuorum() bool {
 	return r.Details != nil && slices.ContainsFunc(r.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == "NoQuorum" })
 }
@@ -79,7 +79,8 @@ func (r refusal) check() error {
 	if s.Kind != "Status" || s.APIVersion != "v1" || s.Status != "Failure" || int(s.Code) != r.http || s.Reason == "" {
 		return fmt.Errorf("code %d with %+v", r.http, s)
 	}
-	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && !r.lacksQuorum() && r.retryAfter != fmt.Sprint(s.Details.RetryAfterSeconds) {
+	_, noTime := http.ParseTime(r.retryAfter)
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && r.retryAfter != fmt.Sprint(s.Details.RetryAfterSeconds) && !(r.lacksQuorum() && noTime == nil) {
 		return fmt.Errorf("Retry-After %q with %d in the details", r.retryAfter, s.Details.RetryAfterSeconds)
 	}
 	return nil
