@@ -208,7 +208,7 @@ func lostEntries(statuses ...*proto.NodeStatus) map[proto.NodeID]string {
 	for _, st := range statuses {
 		for _, l := range st.Lost {
 			out[proto.NodeID(l.NodeId)] = fmt.Sprintf(
-				"it had acknowledged entries up to %d, as node %s knows, and came back with a log that ends at %d", l.Acknowledged, l.ToNodeId, l.LastLogIndex)
+				"it had acknowledged entries up to %d, as node %s knows, and came back with a log that ends at %d", max(l.Acknowledged, l.Committed), l.ToNodeId, l.LastLogIndex)
 		}
 	}
 	return out

@@ -2495,6 +2495,7 @@ type LostEntries struct {
 	Acknowledged     uint64                 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	ToNodeId         string                 `protobuf:"bytes,6,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"` // who knew it
 	FoundUnix        int64                  `protobuf:"varint,7,opt,name=found_unix,json=foundUnix,proto3" json:"found_unix,omitempty"`
+	Committed        uint64                 `protobuf:"varint,8,opt,name=committed,proto3" json:"committed,omitempty"` // as in Acknowledgement
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2578,6 +2579,13 @@ func (x *LostEntries) GetFoundUnix() int64 {
 	return 0
 }
 
+func (x *LostEntries) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
 type AcknowledgedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the caller's process: where its term and its log were when it started.
@@ -2588,8 +2596,12 @@ type AcknowledgedRequest struct {
 	// from the node from now on is of this process, and not late calls of one before it.
 	Challenge uint64 `protobuf:"fixed64,4,opt,name=challenge,proto3" json:"challenge,omitempty"`
 	// What the caller knows of others.
-	Known         []*Acknowledgement `protobuf:"bytes,5,rep,name=known,proto3" json:"known,omitempty"`
-	Lost          []*LostEntries     `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`
+	Known []*Acknowledgement `protobuf:"bytes,5,rep,name=known,proto3" json:"known,omitempty"`
+	Lost  []*LostEntries     `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`
+	// The start of the callee that the caller has compared, and what that has lost, if anything: so one call serves both
+	// where only one of them can be dialled.
+	Compared      uint64       `protobuf:"fixed64,7,opt,name=compared,proto3" json:"compared,omitempty"`
+	CalleeLost    *LostEntries `protobuf:"bytes,8,opt,name=callee_lost,json=calleeLost,proto3" json:"callee_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2666,15 +2678,34 @@ func (x *AcknowledgedRequest) GetLost() []*LostEntries {
 	return nil
 }
 
+func (x *AcknowledgedRequest) GetCompared() uint64 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *AcknowledgedRequest) GetCalleeLost() *LostEntries {
+	if x != nil {
+		return x.CalleeLost
+	}
+	return nil
+}
+
 type AcknowledgedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the caller acknowledged before its start, which it has lost; absent if it has lost nothing that is
 	// known here.
 	Lost *LostEntries `protobuf:"bytes,1,opt,name=lost,proto3" json:"lost,omitempty"`
 	// Others that are known here to have lost entries.
-	Others        []*LostEntries `protobuf:"bytes,2,rep,name=others,proto3" json:"others,omitempty"`
-	Challenge     uint64         `protobuf:"fixed64,3,opt,name=challenge,proto3" json:"challenge,omitempty"` // to be sent back; zero once it was
-	Start         uint64         `protobuf:"fixed64,4,opt,name=start,proto3" json:"start,omitempty"`         // of the callee's process
+	Others    []*LostEntries `protobuf:"bytes,2,rep,name=others,proto3" json:"others,omitempty"`
+	Challenge uint64         `protobuf:"fixed64,3,opt,name=challenge,proto3" json:"challenge,omitempty"` // to be sent back; zero once it was
+	// Of the callee's process, as in the request.
+	Start        uint64 `protobuf:"fixed64,4,opt,name=start,proto3" json:"start,omitempty"`
+	Term         uint64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
+	LastLogIndex uint64 `protobuf:"varint,6,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	// What the caller knows of others was left out: the callee knows no configuration with the caller in it.
+	Unheard       bool `protobuf:"varint,7,opt,name=unheard,proto3" json:"unheard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2735,6 +2766,27 @@ func (x *AcknowledgedResponse) GetStart() uint64 {
 		return x.Start
 	}
 	return 0
+}
+
+func (x *AcknowledgedResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *AcknowledgedResponse) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
+}
+
+func (x *AcknowledgedResponse) GetUnheard() bool {
+	if x != nil {
+		return x.Unheard
+	}
+	return false
 }
 
 // AcknowledgedFile is what a node writes beside its log: Acknowledgements and LostEntries of other nodes.
@@ -2872,6 +2924,7 @@ type HistoryMark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AgeMs         uint64                 `protobuf:"varint,1,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	Applied       uint64                 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // of the history behind it, then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2916,6 +2969,13 @@ func (x *HistoryMark) GetAgeMs() uint64 {
 func (x *HistoryMark) GetApplied() uint64 {
 	if x != nil {
 		return x.Applied
+	}
+	return 0
+}
+
+func (x *HistoryMark) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
 	}
 	return 0
 }
@@ -3817,7 +3877,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05start\x18\x02 \x01(\x06R\x05start\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x04R\x05index\x12\x1c\n" +
-	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\"\xee\x01\n" +
+	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\"\x8c\x02\n" +
 	"\vLostEntries\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12$\n" +
@@ -3827,19 +3887,26 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"to_node_id\x18\x06 \x01(\tR\btoNodeId\x12\x1d\n" +
 	"\n" +
-	"found_unix\x18\a \x01(\x03R\tfoundUnix\"\xe3\x01\n" +
+	"found_unix\x18\a \x01(\x03R\tfoundUnix\x12\x1c\n" +
+	"\tcommitted\x18\b \x01(\x04R\tcommitted\"\xb9\x02\n" +
 	"\x13AcknowledgedRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x06R\x05start\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12$\n" +
 	"\x0elast_log_index\x18\x03 \x01(\x04R\flastLogIndex\x12\x1c\n" +
 	"\tchallenge\x18\x04 \x01(\x06R\tchallenge\x121\n" +
 	"\x05known\x18\x05 \x03(\v2\x1b.quorate.v1.AcknowledgementR\x05known\x12+\n" +
-	"\x04lost\x18\x06 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"\xa8\x01\n" +
+	"\x04lost\x18\x06 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\x12\x1a\n" +
+	"\bcompared\x18\a \x01(\x06R\bcompared\x128\n" +
+	"\vcallee_lost\x18\b \x01(\v2\x17.quorate.v1.LostEntriesR\n" +
+	"calleeLost\"\xfc\x01\n" +
 	"\x14AcknowledgedResponse\x12+\n" +
 	"\x04lost\x18\x01 \x01(\v2\x17.quorate.v1.LostEntriesR\x04lost\x12/\n" +
 	"\x06others\x18\x02 \x03(\v2\x17.quorate.v1.LostEntriesR\x06others\x12\x1c\n" +
 	"\tchallenge\x18\x03 \x01(\x06R\tchallenge\x12\x14\n" +
-	"\x05start\x18\x04 \x01(\x06R\x05start\"\xa9\x01\n" +
+	"\x05start\x18\x04 \x01(\x06R\x05start\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\x12$\n" +
+	"\x0elast_log_index\x18\x06 \x01(\x04R\flastLogIndex\x12\x18\n" +
+	"\aunheard\x18\a \x01(\bR\aunheard\"\xa9\x01\n" +
 	"\x10AcknowledgedFile\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1d\n" +
 	"\n" +
@@ -3850,10 +3917,11 @@ const file_quorate_proto_rawDesc = "" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12-\n" +
-	"\x05marks\x18\x03 \x03(\v2\x17.quorate.v1.HistoryMarkR\x05marks\">\n" +
+	"\x05marks\x18\x03 \x03(\v2\x17.quorate.v1.HistoryMarkR\x05marks\"T\n" +
 	"\vHistoryMark\x12\x15\n" +
 	"\x06age_ms\x18\x01 \x01(\x04R\x05ageMs\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\x04R\aapplied\"\x0f\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\x0f\n" +
 	"\rStatusRequest\"\xdb\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
@@ -4073,41 +4141,42 @@ var file_quorate_proto_depIdxs = []int32{
 	25, // 26: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
 	32, // 27: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
 	33, // 28: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
-	33, // 29: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
-	33, // 30: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
-	32, // 31: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
-	33, // 32: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
-	38, // 33: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
-	41, // 34: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	42, // 35: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	33, // 36: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
-	42, // 37: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	42, // 38: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	42, // 39: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	42, // 40: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	42, // 41: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	5,  // 42: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	42, // 43: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	42, // 44: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	21, // 45: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	30, // 46: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	34, // 47: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
-	39, // 48: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	43, // 49: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	45, // 50: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	47, // 51: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	22, // 52: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	31, // 53: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	35, // 54: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
-	40, // 55: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	44, // 56: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	46, // 57: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	48, // 58: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	52, // [52:59] is the sub-list for method output_type
-	45, // [45:52] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	33, // 29: quorate.v1.AcknowledgedRequest.callee_lost:type_name -> quorate.v1.LostEntries
+	33, // 30: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
+	33, // 31: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
+	32, // 32: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
+	33, // 33: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
+	38, // 34: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
+	41, // 35: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	42, // 36: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	33, // 37: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
+	42, // 38: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	42, // 39: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	42, // 40: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	42, // 41: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	42, // 42: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 43: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	42, // 44: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	42, // 45: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	21, // 46: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	30, // 47: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	34, // 48: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
+	39, // 49: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	43, // 50: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	45, // 51: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	47, // 52: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	22, // 53: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	31, // 54: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	35, // 55: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
+	40, // 56: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	44, // 57: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	46, // 58: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	48, // 59: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	53, // [53:60] is the sub-list for method output_type
+	46, // [46:53] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }

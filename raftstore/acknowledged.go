@@ -15,7 +15,7 @@ import (
 // In one term a log does not get shorter: only the term's leader could cut it, and that has the entries
 // itself. In later terms another leader may cut what was not committed.
 type promise struct {
-	start                  uint64 // zero: of starts that are not told apart any more
+	start                  uint64
 	term, index, committed uint64
 }
 
@@ -36,8 +36,9 @@ func (p promise) broken(term, last uint64) bool {
 	return term < p.term || term == p.term && last < p.index || last < p.committed
 }
 
-// keptStarts is how many starts of a node are told apart. A process that is alive is not among the older ones.
-const keptStarts = 4
+// keptStarts is how many starts of a node are remembered: of more, the one that was heard of first is forgotten. They
+// cannot be summed: in which order this node has heard of them says nothing, and one may be alive.
+const keptStarts = 8
 
 // acknowledged is what this node knows of the promises of others. The promises of a node's own process are no evidence
 // against it, and may come here before it asks, by way of the leader: so starts are told apart. Methods are
@@ -65,19 +66,12 @@ func (a *acknowledged) note(id proto.NodeID, p promise) {
 			return
 		}
 		list[at] = sum
-	case len(list) > 0 && list[0].start == 0 && list[0].and(p) == list[0]:
-		return // it is among the older ones
 	case p.start == 0:
-		list = slices.Insert(list, 0, p)
+		return // of nobody
 	default:
 		list = append(list, p)
 	}
-	for len(list) > keptStarts {
-		both := list[0].and(list[1])
-		both.start = 0
-		list = append([]promise{both}, list[2:]...)
-	}
-	a.starts[id] = list
+	a.starts[id] = list[max(0, len(list)-keptStarts):]
 	a.changes++
 }
 
@@ -91,6 +85,16 @@ func (a *acknowledged) before(id proto.NodeID, start uint64) (p promise) {
 		}
 	}
 	return p
+}
+
+// found forgets that a node has lost entries: it has come back with them.
+func (a *acknowledged) found(id proto.NodeID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lost[id] != nil {
+		delete(a.lost, id)
+		a.changes++
+	}
 }
 
 // lose notes that a node has lost entries; it reports whether that is news.

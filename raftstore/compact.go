@@ -38,12 +38,17 @@ type marks struct {
 // its bytes from the start: the marks of the one before stand for its beginning.
 func (m *marks) add(now time.Time, state *mvcc.State) {
 	written := state.HistoryWritten()
-	if m.state != state {
-		m.state = state
+	switch {
+	case m.state == nil: // of the file, with what was written behind them as a negative number
+		for i := range m.list {
+			m.list[i].written += written
+		}
+	case m.state != state:
 		for i := range m.list {
 			m.list[i].written = written
 		}
 	}
+	m.state = state
 	m.list = append(m.list, mark{now, state.Applied(), written})
 }
 
@@ -103,7 +108,7 @@ func (s *Store) readMarks(now time.Time) (m marks) {
 	s.readNote(marksFile, &f)
 	for _, k := range f.Marks {
 		age := time.Duration(min(k.AgeMs, uint64(2*s.cfg.Timing.History/time.Millisecond))) * time.Millisecond
-		m.list = append(m.list, mark{at: now.Add(-age), applied: proto.Revision(k.Applied)})
+		m.list = append(m.list, mark{at: now.Add(-age), applied: proto.Revision(k.Applied), written: -int64(k.Bytes)})
 	}
 	return m
 }
@@ -113,7 +118,9 @@ func (s *Store) writeMarks(m *marks, now time.Time) {
 	f := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: string(s.Cluster())}
 	for i, k := range m.list {
 		if i == 0 || k.applied != m.list[i-1].applied {
-			f.Marks = append(f.Marks, &proto.HistoryMark{AgeMs: uint64(now.Sub(k.at) / time.Millisecond), Applied: uint64(k.applied)})
+			f.Marks = append(f.Marks, &proto.HistoryMark{
+				AgeMs: uint64(now.Sub(k.at) / time.Millisecond), Applied: uint64(k.applied), Bytes: uint64(m.list[len(m.list)-1].written - k.written),
+			})
 		}
 	}
 	if len(f.Marks) == 0 || len(f.Marks) == 1 && m.noted == 1 {

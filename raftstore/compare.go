@@ -54,17 +54,22 @@ type comparison struct {
 	mu      sync.Mutex
 	with    map[raft.ServerID]bool
 	peers   map[raft.ServerID]peerStart
-	told    map[raft.ServerID]uint64 // acknowledged.changes when a member was told
-	written uint64                   // and when the file was written; of the goroutine that compares
-	kept    map[proto.NodeID]uint64  // up to where the file says that a node has acknowledged entries
-	lost    error                    // ErrEntriesLost with the circumstances
+	told    map[raft.ServerID]toldStart // acknowledged.changes when a member was told
+	written uint64                      // and when the file was written; of the goroutine that compares
+	kept    map[proto.NodeID]uint64     // up to where the file says that a node has acknowledged entries
+	lost    error                       // ErrEntriesLost with the circumstances
 }
 
 // peerStart is which process of another node talks to this one: it is known when that has sent a challenge back.
 type peerStart struct {
-	start             uint64
+	start uint64
+	since int64 // Unix time
+	// asking has been sent the challenge, and has not sent it back.
 	asking, challenge uint64
 }
+
+// toldStart says what a process of another node was told.
+type toldStart struct{ start, changes uint64 }
 
 // beginComparison notes where the log ends, before Raft is there, and reads the file. It refuses a directory that
 // was found to be an older copy.
@@ -74,7 +79,7 @@ func (s *Store) beginComparison() error {
 		return fmt.Errorf("entries up to %d were acknowledged: %w", at, ErrEntriesLost)
 	}
 	c.start = rand.Uint64() | 1
-	c.with, c.peers, c.told = map[raft.ServerID]bool{}, map[raft.ServerID]peerStart{}, map[raft.ServerID]uint64{}
+	c.with, c.peers, c.told = map[raft.ServerID]bool{}, map[raft.ServerID]peerStart{}, map[raft.ServerID]toldStart{}
 	// The error of a key that is absent is Raft's to judge; then the term is zero.
 	c.term, _ = s.log.GetUint64(raftTerm)
 	_, last, err := bounds(s.log)
@@ -96,6 +101,13 @@ func (c *comparison) compared(id raft.ServerID) bool {
 	return c.with[id] && c.lost == nil
 }
 
+// again has this node compare with another one again.
+func (c *comparison) again(id raft.ServerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.with[id] = false
+}
+
 // startOf is the process of a node that this one talks with, or 0.
 func (c *comparison) startOf(id raft.ServerID) uint64 {
 	c.mu.Lock()
@@ -103,9 +115,29 @@ func (c *comparison) startOf(id raft.ServerID) uint64 {
 	return c.peers[id].start
 }
 
-// admit is asked for each message of Raft from another node. The address that it names counts only for a node
-// that is not in the configuration here: there is one connection to a node, and others use it.
-func (s *Store) admit(id raft.ServerID, addr raft.ServerAddress) error {
+// admit is asked about each message of Raft from another node.
+func (s *Store) admit(req any, id raft.ServerID, addr raft.ServerAddress) error {
+	if err := s.mustCompare(id, addr); err != nil {
+		return err
+	}
+	switch r := req.(type) {
+	case *raft.RequestVoteRequest:
+		s.transport.promised(id, promise{term: r.Term}) // a candidate has voted for itself
+	case *raft.AppendEntriesRequest:
+		// What a leader sends may not be on its disk yet (ahead.go); what comes before that is, and what it knows to be
+		// committed.
+		p := promise{term: r.Term, committed: min(r.LeaderCommitIndex, r.PrevLogEntry+uint64(len(r.Entries)))}
+		if r.PrevLogTerm == r.Term {
+			p.index = r.PrevLogEntry
+		}
+		s.transport.promised(id, p)
+	}
+	return nil
+}
+
+// mustCompare waits until this node has compared with another one. The address that a message names counts only for a
+// node that is not in the configuration here: there is one connection to a node, and others use it.
+func (s *Store) mustCompare(id raft.ServerID, addr raft.ServerAddress) error {
 	if s.comparison.compared(id) {
 		return nil
 	}
@@ -120,15 +152,10 @@ func (s *Store) admit(id raft.ServerID, addr raft.ServerAddress) error {
 	}
 }
 
-// compareWith compares with one node, unless that has been done. An error means that this node must not answer it.
+// compareWith compares with one node, unless that has been done, and has it compare with this one: each of them says where it
+// was when it started, and the other, what it knows. An error means that this node must not answer it.
 func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error {
 	c := &s.comparison
-	c.mu.Lock()
-	done, lost := c.with[id], c.lost
-	c.mu.Unlock()
-	if done || lost != nil {
-		return lost
-	}
 	conn, err := s.cfg.Peers.Conn(proto.NodeID(id), string(addr))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotCompared, err)
@@ -136,7 +163,13 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 	ctx, cancel := context.WithTimeout(ctx, compareWithin)
 	defer cancel()
 	req := &proto.AcknowledgedRequest{Start: c.start, Term: c.term, LastLogIndex: c.last}
-	for {
+	for range comparedAfter {
+		c.mu.Lock()
+		done, lost := c.with[id], c.lost
+		c.mu.Unlock()
+		if done || lost != nil {
+			return lost
+		}
 		r, err := proto.NewPeerClient(conn).Acknowledged(ctx, req, grpc.WaitForReady(true))
 		switch {
 		case status.Code(err) == codes.Unimplemented:
@@ -147,25 +180,49 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 		if r.Lost != nil {
 			return s.hasLost(r.Lost)
 		}
-		c.known.add(nil, r.Others, s.isKnownMember)
+		s.hear(nil, r.Others)
 		if r.Challenge == 0 {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.with[id] = true
 			if c.peers[id].start == 0 && r.Start != 0 {
-				c.peers[id] = peerStart{start: r.Start}
+				c.peers[id] = peerStart{start: r.Start, since: time.Now().Unix()}
 			}
 			return c.lost
 		}
-		req.Challenge = r.Challenge
+		req.Challenge, req.Compared = r.Challenge, r.Start
+		req.CalleeLost = s.judge(proto.NodeID(id), r.Start, r.Term, r.LastLogIndex)
 	}
+	return fmt.Errorf("%w: it takes no answer to its challenge", errNotCompared)
 }
 
-// hasLost ends this node, for good: the next start is refused as well.
-func (s *Store) hasLost(l *proto.LostEntries) error {
-	why := fmt.Errorf("node %s knows of entries up to %d that this node had acknowledged in term %d or before; "+
-		"it has started in term %d with a log that ends at %d: %w", l.ToNodeId, l.Acknowledged, l.AcknowledgedTerm, l.Term, l.LastLogIndex, ErrEntriesLost)
+// comparedAfter is how many calls it takes to compare with a node, and one more for each that is repeated.
+const comparedAfter = 5
+
+// judge returns what a process of a node has lost, nil: nothing that is known here.
+func (s *Store) judge(id proto.NodeID, start, term, last uint64) *proto.LostEntries {
 	c := &s.comparison
+	s.transport.promises()
+	before := c.known.before(id, start)
+	if start == 0 || !before.broken(term, last) {
+		return nil
+	}
+	l := s.lostEntries(id, term, last, before, s.cfg.Node)
+	if c.known.lose(l) {
+		s.cfg.Logger.Error("a member has lost entries that it had acknowledged: it does not count any more. See 'quorate member list'",
+			"node_id", id, "acknowledged", max(before.index, before.committed), "log_ends_at", last)
+	}
+	return l
+}
+
+// hasLost ends this node, for good, if it is so: the next start is refused as well.
+func (s *Store) hasLost(l *proto.LostEntries) error {
+	c := &s.comparison
+	if p := (promise{term: l.AcknowledgedTerm, index: l.Acknowledged, committed: l.Committed}); !p.broken(c.term, c.last) {
+		return fmt.Errorf("%w: node %s says that entries were lost that are here", errNotCompared, l.ToNodeId)
+	}
+	why := fmt.Errorf("node %s knows of entries up to %d that this node had acknowledged in term %d or before; "+
+		"it has started in term %d with a log that ends at %d: %w", l.ToNodeId, max(l.Acknowledged, l.Committed), l.AcknowledgedTerm, c.term, c.last, ErrEntriesLost)
 	c.mu.Lock()
 	first := c.lost == nil
 	if first {
@@ -173,7 +230,7 @@ func (s *Store) hasLost(l *proto.LostEntries) error {
 	}
 	c.mu.Unlock()
 	if first {
-		if err := s.log.SetUint64([]byte(lostKey), max(l.Acknowledged, 1)); err != nil {
+		if err := s.log.SetUint64([]byte(lostKey), max(l.Acknowledged, l.Committed, 1)); err != nil {
 			why = errors.Join(why, err)
 		}
 		s.cfg.Fatal(why)
@@ -192,47 +249,63 @@ func (p *peerServer) Acknowledged(ctx context.Context, req *proto.AcknowledgedRe
 
 func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) *proto.AcknowledgedResponse {
 	c, id := &s.comparison, raft.ServerID(from)
-	s.transport.promises()
-	c.known.add(req.Known, req.Lost, s.isKnownMember)
+	r := &proto.AcknowledgedResponse{Start: c.start, Term: c.term, LastLogIndex: c.last}
+	// What others have acknowledged counts from members only.
+	if r.Unheard = !s.isMember(from); !r.Unheard {
+		s.hear(req.Known, req.Lost)
+	}
 	if own := c.known.before(s.cfg.Node, c.start); own.broken(c.term, c.last) {
 		_ = s.hasLost(s.lostEntries(s.cfg.Node, c.term, c.last, own, from))
 	}
-	before := c.known.before(from, req.Start)
-	r := &proto.AcknowledgedResponse{Start: c.start}
-	if before.broken(req.Term, req.LastLogIndex) {
-		r.Lost = s.lostEntries(from, req.Term, req.LastLogIndex, before, s.cfg.Node)
-		if c.known.lose(r.Lost) {
-			s.cfg.Logger.Error("a member has lost entries that it had acknowledged: it does not count any more. See 'quorate member list'",
-				"node_id", from, "acknowledged", r.Lost.Acknowledged, "log_ends_at", r.Lost.LastLogIndex)
-		}
+	if r.Lost = s.judge(from, req.Start, req.Term, req.LastLogIndex); r.Lost != nil {
 		return r
 	}
 	_, r.Others, _ = c.known.all()
 	r.Others = slices.DeleteFunc(r.Others, func(l *proto.LostEntries) bool { return l.NodeId == string(from) })
+	if req.Compared == c.start && req.CalleeLost != nil {
+		_ = s.hasLost(req.CalleeLost)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.peers[id]; {
 	case p.start == req.Start:
 	case req.Challenge != 0 && p.asking == req.Start && p.challenge == req.Challenge:
-		c.peers[id] = peerStart{start: req.Start}
+		c.peers[id] = peerStart{start: req.Start, since: time.Now().Unix()}
+		c.known.found(from)
+	case p.asking == req.Start:
+		r.Challenge = p.challenge
 	default:
 		p.asking, p.challenge = req.Start, rand.Uint64()|1
 		c.peers[id], r.Challenge = p, p.challenge
 	}
+	if r.Challenge == 0 && req.Compared == c.start && req.CalleeLost == nil {
+		c.with[id] = true
+	}
 	return r
+}
+
+// hear takes over what a member says of others. That a node has lost entries is old news if it has come back since.
+func (s *Store) hear(known []*proto.Acknowledgement, lost []*proto.LostEntries) {
+	c := &s.comparison
+	lost = slices.DeleteFunc(slices.Clone(lost), func(l *proto.LostEntries) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return l.FoundUnix < c.peers[raft.ServerID(l.NodeId)].since
+	})
+	c.known.add(known, lost, s.isMember)
+}
+
+// isMember reports whether a node is in the newest configuration that is known here.
+func (s *Store) isMember(id proto.NodeID) bool {
+	_, servers, err := s.Members()
+	return err == nil && slices.ContainsFunc(servers, func(m Server) bool { return m.ID == id })
 }
 
 func (s *Store) lostEntries(id proto.NodeID, term, last uint64, before promise, to proto.NodeID) *proto.LostEntries {
 	return &proto.LostEntries{
 		NodeId: string(id), Term: term, LastLogIndex: last, AcknowledgedTerm: before.term,
-		Acknowledged: max(before.index, before.committed), ToNodeId: string(to), FoundUnix: time.Now().Unix(),
+		Acknowledged: before.index, Committed: before.committed, ToNodeId: string(to), FoundUnix: time.Now().Unix(),
 	}
-}
-
-// isKnownMember reports whether a node is in the newest configuration, or there is none yet.
-func (s *Store) isKnownMember(id proto.NodeID) bool {
-	_, servers, err := s.Members()
-	return err != nil || len(servers) == 0 || slices.ContainsFunc(servers, func(m Server) bool { return m.ID == id })
 }
 
 // Lost are the members that are known here to have lost entries.
@@ -261,6 +334,7 @@ func (s *Store) compare() {
 		s.compareOnce()
 		select {
 		case <-s.ctx.Done():
+			s.transport.promises()
 			s.writeAcknowledged()
 			return
 		case <-tick.C:
@@ -274,31 +348,32 @@ func (s *Store) compareOnce() {
 	if err != nil || len(servers) == 0 {
 		return
 	}
+	s.transport.promises()
 	c.known.keep(func(id proto.NodeID) bool {
 		return slices.ContainsFunc(servers, func(m Server) bool { return m.ID == id })
 	})
-	s.transport.promises()
 	known, lost, changes := c.known.all()
+	s.writeAcknowledged() // before what may wait for a node that is down
 	var tasks sync.WaitGroup
 	for _, m := range servers {
 		id := raft.ServerID(m.ID)
 		c.mu.Lock()
-		with, told := c.with[id], c.told[id]
+		with, told := c.with[id], toldStart{c.peers[id].start, changes}
+		old := c.told[id]
 		c.mu.Unlock()
 		switch {
 		case m.ID == s.cfg.Node:
 		case !with:
 			tasks.Go(func() { _ = s.compareWith(s.ctx, id, raft.ServerAddress(m.Address)) }) // it is tried again
-		case s.leader.ready() && told != changes:
-			tasks.Go(func() { s.tell(m, known, lost, changes) })
+		case s.leader.ready() && told != old:
+			tasks.Go(func() { s.tell(m, known, lost, told) })
 		}
 	}
 	tasks.Wait()
-	s.writeAcknowledged()
 }
 
 // tell tells a member what this node knows of others.
-func (s *Store) tell(m Server, known []*proto.Acknowledgement, lost []*proto.LostEntries, changes uint64) {
+func (s *Store) tell(m Server, known []*proto.Acknowledgement, lost []*proto.LostEntries, told toldStart) {
 	c := &s.comparison
 	conn, err := s.cfg.Peers.Conn(m.ID, m.Address)
 	if err != nil {
@@ -314,9 +389,12 @@ func (s *Store) tell(m Server, known []*proto.Acknowledgement, lost []*proto.Los
 	case r.Lost != nil:
 		_ = s.hasLost(r.Lost)
 	default:
-		c.known.add(nil, r.Others, s.isKnownMember)
+		s.hear(nil, r.Others)
+		if r.Unheard {
+			return // it is told again
+		}
 		c.mu.Lock()
-		c.told[raft.ServerID(m.ID)] = changes
+		c.told[raft.ServerID(m.ID)] = told
 		c.mu.Unlock()
 	}
 }

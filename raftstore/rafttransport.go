@@ -3,6 +3,8 @@
 package raftstore
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +91,17 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	if err := t.compared(id, target); err != nil {
 		return err
 	}
-	return inner.RequestPreVote(id, target, args, resp)
+	err := inner.RequestPreVote(id, target, args, resp)
+	t.compareAgain(id, err)
+	return err
+}
+
+// compareAgain has this node compare again with one that has refused a message because it has not compared with this one: it has
+// started since, and may not be able to dial this node.
+func (t *raftTransport) compareAgain(id raft.ServerID, err error) {
+	if err != nil && strings.Contains(err.Error(), errNotCompared.Error()) {
+		t.store.comparison.again(id)
+	}
 }
 
 // RequestVote asks a node for its vote, if this node may be elected by it, and remembers that it has given it.
@@ -98,13 +110,14 @@ func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 		return err
 	}
 	err := t.Transport.RequestVote(id, target, args, resp)
+	t.compareAgain(id, err)
 	if err == nil && resp.Granted {
 		t.promised(id, promise{term: args.Term})
 	}
 	return err
 }
 
-// compared has this node compare with another one before it campaigns there: see compare.go.
+// compared has this node compare with another one before it campaigns there or leads it: see compare.go.
 func (t *raftTransport) compared(id raft.ServerID, target raft.ServerAddress) error {
 	t.mu.Lock()
 	s := t.store
@@ -112,14 +125,28 @@ func (t *raftTransport) compared(id raft.ServerID, target raft.ServerAddress) er
 	if s == nil {
 		return errNotCompared
 	}
-	return s.admit(id, target)
+	return s.mustCompare(id, target)
+}
+
+// errOldTerm refuses to send a message for a term in which this node does not lead any more. The library's goroutine for a follower
+// may outlive a leadership, and reads the log as it is by then: see peer.checkTerms.
+var errOldTerm = errors.New("this node leads in another term by now")
+
+// mayAppend reports whether a message of a leader is to be sent.
+func (t *raftTransport) mayAppend(id raft.ServerID, target raft.ServerAddress, term uint64) error {
+	if err := t.compared(id, target); err != nil {
+		return err
+	}
+	if t.store.raft.CurrentTerm() != term {
+		return errOldTerm
+	}
+	return nil
 }
 
 // promised notes what a node has promised, if it is known which process of it that is.
 func (t *raftTransport) promised(id raft.ServerID, p promise) {
-	if p.start = t.store.comparison.startOf(id); p.start != 0 {
-		t.store.comparison.known.note(proto.NodeID(id), p)
-	}
+	p.start = t.store.comparison.startOf(id) // zero is not noted
+	t.store.comparison.known.note(proto.NodeID(id), p)
 }
 
 // promises notes what all peers have acknowledged to this node as a leader. What was committed counts only as
@@ -131,7 +158,7 @@ func (t *raftTransport) promises() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, p := range t.peers {
-		if p.acked == 0 {
+		if _, member := t.store.memberAt(id); p.acked == 0 || !member {
 			continue
 		}
 		made := promise{term: p.term, index: p.acked}
@@ -149,7 +176,11 @@ func (t *raftTransport) SetHeartbeatHandler(func(raft.RPC)) {}
 // AppendEntries notes what the peer is told, and repeats it where the peer cannot
 // be reached.
 func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if err := t.mayAppend(id, target, args.Term); err != nil {
+		return err
+	}
 	err := t.Transport.AppendEntries(id, target, args, resp)
+	t.compareAgain(id, err)
 	switch {
 	case err == nil:
 	case isHeartbeat(args):
@@ -157,7 +188,12 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	default:
 		err = t.retryAppend(err, id, target, args, func() error {
 			*resp = raft.AppendEntriesResponse{}
-			return t.Transport.AppendEntries(id, target, args, resp)
+			if err := t.compared(id, target); err != nil {
+				return err
+			}
+			err := t.Transport.AppendEntries(id, target, args, resp)
+			t.compareAgain(id, err)
+			return err
 		})
 	}
 	if err == nil && t.closed() {
@@ -181,6 +217,9 @@ func (t *raftTransport) closed() bool {
 
 // AppendEntriesPipeline wraps the pipeline to note what it acknowledges.
 func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	if err := t.compared(id, target); err != nil {
+		return nil, err
+	}
 	p, err := t.Transport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
@@ -437,13 +476,14 @@ func (s *Store) memberAt(id raft.ServerID) (addr raft.ServerAddress, ok bool) {
 // pipeline passes a raft pipeline on and tells the transport what was acknowledged.
 type pipeline struct {
 	raft.AppendPipeline
+	may  func(term uint64) error
 	out  chan raft.AppendFuture
 	done chan struct{}
 	once sync.Once
 }
 
 func newPipeline(t *raftTransport, id raft.ServerID, addr raft.ServerAddress, inner raft.AppendPipeline) *pipeline {
-	p := &pipeline{AppendPipeline: inner, out: make(chan raft.AppendFuture), done: make(chan struct{})}
+	p := &pipeline{AppendPipeline: inner, may: func(term uint64) error { return t.mayAppend(id, addr, term) }, out: make(chan raft.AppendFuture), done: make(chan struct{})}
 	t.ended.Add(1)
 	go func() {
 		defer t.ended.Done()
@@ -465,6 +505,14 @@ func newPipeline(t *raftTransport, id raft.ServerID, addr raft.ServerAddress, in
 		}
 	}()
 	return p
+}
+
+// AppendEntries sends a message of a leader, as raftTransport.AppendEntries does.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.may(args.Term); err != nil {
+		return nil, err
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.out }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -276,10 +275,7 @@ func (x *exchange) serve(req *proto.PeerRequest, done func(*proto.PeerResponse))
 // leader's configuration is the newest there is, so who is not in it is not a member: it
 // was removed, and the record of that is not here yet. Any other node's configuration may
 // lag, and it refuses both for not leading.
-func (p *peerServer) isMember(id proto.NodeID) bool {
-	_, servers, err := p.store.Members()
-	return err == nil && slices.ContainsFunc(servers, func(s Server) bool { return s.ID == id })
-}
+func (p *peerServer) isMember(id proto.NodeID) bool { return p.store.isMember(id) }
 
 // stranger refuses a call of a node that is not a member.
 func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {

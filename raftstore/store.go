@@ -155,7 +155,7 @@ func (s *Store) startRaft() error {
 	s.streams = newPeerStreams(s)
 	s.comparison.ready = make(chan struct{})
 	if t, ok := s.cfg.Transport.(interface {
-		Admit(func(raft.ServerID, raft.ServerAddress) error)
+		Admit(func(any, raft.ServerID, raft.ServerAddress) error)
 	}); ok {
 		t.Admit(s.admit) // before Raft answers anybody
 	}

@@ -181,40 +181,45 @@ func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPC
 	}
 }
 
-// admission decides whose requests Raft sees.
-type admission struct {
-	admit    func(raft.ServerID, raft.ServerAddress) error // nil: everybody's
-	replaced chan struct{}                                 // closed when there is another one
+// Admit has admit asked about each request of another node before Raft sees it, with the node and the address that it
+// names. An error is the answer to the request. It may wait; it is called concurrently. Nil admits everybody. It is called
+// once, before Raft is there; a transport of a Host hands Raft nothing before.
+func (t *Transport) Admit(admit func(req any, id raft.ServerID, addr raft.ServerAddress) error) {
+	t.admit = admit
+	close(t.admitting)
 }
 
-// Admit has admit asked for the sender of each request before Raft sees it, also of those that wait for Raft
-// already. An error is the answer to the request. It may wait; it is called concurrently.
-func (t *Transport) Admit(admit func(raft.ServerID, raft.ServerAddress) error) {
-	old := t.admission.Swap(&admission{admit, make(chan struct{})})
-	close(old.replaced)
+// admitted waits until Raft may see a request, or returns why it may not.
+func (t *Transport) admitted(req any) error {
+	if t.admitting == nil {
+		return nil
+	}
+	select {
+	case <-t.admitting:
+	case <-t.done:
+		return raft.ErrTransportShutdown
+	}
+	if t.admit == nil {
+		return nil
+	}
+	from := req.(raft.WithRPCHeader).GetRPCHeader()
+	return t.admit(req, raft.ServerID(from.ID), t.DecodePeer(from.Addr))
 }
 
 // give waits until Raft takes a request.
 func (t *Transport) give(rpc raft.RPC) error {
+	if err := t.admitted(rpc.Command); err != nil {
+		return err
+	}
 	if t.isUrgent(rpc.Command) {
 		t.urgent.Add(1)
 		defer t.urgent.Add(-1)
 	}
-	for {
-		a := t.admission.Load()
-		if a.admit != nil {
-			from := rpc.Command.(raft.WithRPCHeader).GetRPCHeader()
-			if err := a.admit(raft.ServerID(from.ID), t.DecodePeer(from.Addr)); err != nil {
-				return err
-			}
-		}
-		select {
-		case t.consumer <- rpc:
-			return nil
-		case <-a.replaced:
-		case <-t.done:
-			return raft.ErrTransportShutdown
-		}
+	select {
+	case t.consumer <- rpc:
+		return nil
+	case <-t.done:
+		return raft.ErrTransportShutdown
 	}
 }
 

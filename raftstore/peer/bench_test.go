@@ -75,6 +75,7 @@ func BenchmarkAppendEntries(b *testing.B) {
 			client, _ := startHost(b, a, "a", nil)
 			client.Found("b", "b", server.Addr())
 			from, at := NewTransport(client), NewTransport(server)
+			at.Admit(nil)
 			defer from.Close()
 			defer at.Close()
 			go func() {

@@ -92,6 +92,7 @@ func TestSenderIsChecked(t *testing.T) {
 	at, _ := startHost(t, a, "b", nil)
 	from.Found("b", "", at.Addr())
 	sender, receiver := NewTransport(from), NewTransport(at)
+	receiver.Admit(nil)
 	defer sender.Close()
 	defer receiver.Close()
 	go respond(receiver, &raft.RequestVoteResponse{Term: 9})
@@ -125,7 +126,7 @@ func TestClose(t *testing.T) {
 		at, _ := startHost(t, a, "b", nil)
 		from.Found("b", "", at.Addr())
 		sender := NewTransport(from)
-		NewTransport(at)
+		NewTransport(at).Admit(nil)
 		busy := make(chan error, 4)
 		// A request that nobody consumes, a pipeline, a stream of calls, a
 		// watched connection, a half-open handshake.

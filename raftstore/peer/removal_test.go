@@ -125,6 +125,7 @@ func TestRemovedVotes(t *testing.T) {
 	gone.Store(true)
 	from.Found("b", "", at.Addr())
 	sender, receiver := NewTransport(from), NewTransport(at)
+	receiver.Admit(nil)
 	defer sender.Close()
 	defer receiver.Close()
 	go func() {

@@ -94,7 +94,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 func joinCutting(p *pipes.Network, id raft.ServerID, cuts ...cut) (*Transport, *cutting) {
 	c := &cutting{StreamLayer: p.Join(raft.ServerAddress(id)), cuts: cuts}
 	same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
-	return NewTransportOn(c, same, 2*time.Second, slog.New(slog.DiscardHandler)), c
+	return NewTransportOn(c, same, 2*time.Second, slog.New(slog.DiscardHandler), false), c
 }
 
 func randomBytes(n int) []byte {

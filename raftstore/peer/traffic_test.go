@@ -89,5 +89,7 @@ func TestTraffic(t *testing.T) {
 }
 
 func newTestTransport(h *Host) *Transport {
-	return NewTransport(h)
+	t := NewTransport(h)
+	t.Admit(nil)
+	return t
 }

@@ -57,9 +57,11 @@ type Transport struct {
 	logger  *slog.Logger
 	logs    *loglimit.Limiter
 
-	consumer  chan raft.RPC
-	admission atomic.Pointer[admission]
-	done      chan struct{} // closed by Close
+	consumer chan raft.RPC
+	done     chan struct{} // closed by Close
+	// admitting is closed by Admit; nil: everybody is admitted.
+	admitting chan struct{}
+	admit     func(req any, id raft.ServerID, addr raft.ServerAddress) error
 	wg        sync.WaitGroup
 
 	// installing is the term of the snapshot that Raft takes, or of the last one; urgent counts
@@ -86,12 +88,14 @@ var (
 // Closing the transport closes the Layer; a Host can have a new transport after
 // that.
 func NewTransport(h *Host) *Transport {
-	t := NewTransportOn(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
+	t := newTransport(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
 		return nodeAddress(proto.NodeID(id), h.whereabouts(proto.NodeID(id), string(configured)))
 	}, rpcTimeout, h.cfg.Logger)
 	if of := h.cfg.Traffic; of != nil {
 		t.failed = func(id raft.ServerID) { of(proto.NodeID(id)).Failed() }
 	}
+	t.admitting = make(chan struct{})
+	t.wg.Go(t.accept)
 	return t
 }
 
@@ -99,7 +103,18 @@ func NewTransport(h *Host) *Transport {
 // cluster runs in virtual time. address turns a node's id and configured
 // address into what the layer dials; timeout bounds dialling and each exchange
 // that carries no snapshot.
-func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
+//
+// With admitting, Admit decides whose requests Raft sees, and nothing is handed to it before.
+func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger, admitting bool) *Transport {
+	t := newTransport(layer, address, timeout, logger)
+	if admitting {
+		t.admitting = make(chan struct{})
+	}
+	t.wg.Go(t.accept)
+	return t
+}
+
+func newTransport(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
 	t := &Transport{
 		layer:    layer,
 		failed:   func(raft.ServerID) {},
@@ -114,8 +129,6 @@ func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.Ser
 		incoming: map[string]*incoming{},
 		cut:      make(chan struct{}),
 	}
-	t.admission.Store(&admission{replaced: make(chan struct{})})
-	t.wg.Go(t.accept)
 	return t
 }
 

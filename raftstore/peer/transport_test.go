@@ -18,7 +18,7 @@ import (
 // join returns the transport of a new node whose address is its id.
 func join(p *pipes.Network, id raft.ServerID) *Transport {
 	same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
-	return NewTransportOn(p.Join(raft.ServerAddress(id)), same, 2*time.Second, slog.New(slog.DiscardHandler))
+	return NewTransportOn(p.Join(raft.ServerAddress(id)), same, 2*time.Second, slog.New(slog.DiscardHandler), false)
 }
 
 // pair returns two transports; handle answers b's requests.

@@ -26,5 +26,5 @@ func (n pipeNetwork) library(id raft.ServerID) transport {
 // ours joins a node with peer.Transport.
 func (n pipeNetwork) ours(id raft.ServerID) transport {
 	same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
-	return peer.NewTransportOn(n.Join(raft.ServerAddress(id)), same, 2*time.Second, slog.New(slog.DiscardHandler))
+	return peer.NewTransportOn(n.Join(raft.ServerAddress(id)), same, 2*time.Second, slog.New(slog.DiscardHandler), false)
 }

@@ -59,7 +59,7 @@ func TestStartingConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
-			tr := peer.NewTransportOn(tcpLayer{l}, same, 10*time.Second, slog.New(slog.DiscardHandler))
+			tr := peer.NewTransportOn(tcpLayer{l}, same, 10*time.Second, slog.New(slog.DiscardHandler), false)
 			transports[id], addrs[id] = tr, tr.LocalAddr()
 		}
 		var members raft.Configuration

@@ -139,7 +139,7 @@ func (n *node) open() (err error) {
 	n.raftPort, n.grpcPort = n.host.listen("raft"), n.host.listen("grpc")
 	n.grpc = newGRPC()
 	n.peers = newPeers(n.host)
-	n.rpc = peer.NewTransportOn(layer{n.raftPort}, nodeAddress, rpcTimeout, slog.New(slog.DiscardHandler))
+	n.rpc = peer.NewTransportOn(layer{n.raftPort}, nodeAddress, rpcTimeout, slog.New(slog.DiscardHandler), true)
 	cfg := raftstore.Config{
 		Dir: n.disk.dir, Node: proto.NodeID(n.name), Name: n.name, Peers: n.peers, Logger: logger,
 		Transport: &narrowing{

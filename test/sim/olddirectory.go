@@ -49,8 +49,14 @@ func (n *nemesis) oldDirectory() ([]string, string, func()) {
 		heal = n.cut(between([]*seat{third}, n.c.members()))
 		defer func() { heal() }()
 	}
-	<-n.burst(l.seat, 8)
-	lead := l.seat.running()
+	leads := l.seat
+	if n.rng.IntN(2) == 0 { // a leader acknowledges, too
+		if err := l.store.TransferLeadership(ctx, proto.NodeID(v.name)); err == nil && await(ctx, func() bool { r := n.c.leader(); return r != nil && r.seat == v }) {
+			leads = v
+		}
+	}
+	<-n.burst(leads, 8)
+	lead := leads.running()
 	if lead == nil {
 		return nodes, "not that far", nil
 	}
