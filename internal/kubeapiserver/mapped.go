@@ -1,6 +1,7 @@
 package kubeapiserver
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -11,6 +12,9 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/kubernetes/pkg/features" // all gates of kube-apiserver
 )
 
 // mapper carries a flag's value into the options. It returns lines for the log.
@@ -209,11 +213,23 @@ func externalHost(o *Options, f *pflag.Flag) ([]string, error) {
 	return nil, nil
 }
 
-// gates takes those that there are. kube-apiserver has a hundred more, of parts that are not here.
+// gates takes those that there are. kube-apiserver has two hundred more, of parts that are not here: they are checked as there,
+// so that a name that it does not know, a locked gate and gates that contradict each other end the start.
 func gates(o *Options, f *pflag.Flag) (notes []string, err error) {
+	upstream := utilfeature.DefaultMutableFeatureGate.DeepCopy()
+	if err := logsapi.AddFeatureGates(upstream); err != nil {
+		return nil, err
+	}
 	known := features.Names()
+	var all []string
 	for _, pair := range elements(f) {
-		pair = strings.TrimPrefix(pair, "kube:")
+		if component, rest, ok := strings.Cut(pair, ":"); ok {
+			if component != "kube" {
+				return nil, fmt.Errorf("component not registered: %s", component)
+			}
+			pair = rest
+		}
+		all = append(all, pair)
 		name, _, _ := strings.Cut(pair, "=")
 		if slices.Contains(known, name) {
 			o.config.FeatureGates = append(o.config.FeatureGates, pair)
@@ -221,7 +237,10 @@ func gates(o *Options, f *pflag.Flag) (notes []string, err error) {
 		}
 		notes = append(notes, "--feature-gates="+pair+" changes nothing: there is no such switch here")
 	}
-	return notes, nil
+	if err := upstream.Set(strings.Join(all, ",")); err != nil {
+		return nil, err
+	}
+	return notes, errors.Join(upstream.Validate()...)
 }
 
 func goaway(o *Options, f *pflag.Flag) (_ []string, err error) {
