@@ -135,6 +135,11 @@ func Open(dir string, o Options) (*DB, error) {
 	if err := errors.Join(remove(dir, receivingFile), remove(dir, stateFile+newSuffix)); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
 	}
+	// The process before may have ended between a rename and its sync. A power loss must not take
+	// the name of raft.db, with a vote that this process gives, or that of a snapshot.meta behind which it cuts the log.
+	if err := syncDir(dir); err != nil {
+		return nil, fmt.Errorf("open state: %w", err)
+	}
 	switch there, err := exists(dir, stateFile); {
 	case err != nil:
 		return nil, fmt.Errorf("open state: %w", err)
