@@ -179,7 +179,7 @@ test-http2: build kubectl ## Smoke tests of nodes that serve HTTP/2 by net/http 
 test-deps:
 	@missing=; command -v systemd-analyze >/dev/null || missing=systemd; \
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
-	for p in npm jq openssl curl; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	for p in npm jq openssl curl strace; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	[ -d /usr/lib/python3/dist-packages/kubernetes ] || missing="$$missing python3-kubernetes"; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi

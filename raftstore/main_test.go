@@ -7,4 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/memdir"
 )
 
-func TestMain(m *testing.M) { os.Exit(memdir.Main(m)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashWorkDir); dir != "" {
+		crashWork(dir)
+		os.Exit(0)
+	}
+	os.Exit(memdir.Main(m))
+}

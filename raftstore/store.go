@@ -69,15 +69,28 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := newStore(cfg)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) open() (err error) {
+func newStore(cfg Config) *Store {
+	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *Store) open() error {
+	if err := s.openFiles(); err != nil {
+		return err
+	}
+	return s.startRaft()
+}
+
+// openFiles does what has to be done with the directory before Raft starts.
+func (s *Store) openFiles() (err error) {
 	cfg := &s.cfg
 	if s.db, err = disk.Open(cfg.Dir, disk.Options{
 		Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit,
@@ -120,7 +133,7 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.fsm.follow(s.log, s.snapshots, state.Mark())
-	return s.startRaft()
+	return nil
 }
 
 // mendLog refuses a log that does not belong to the state, and takes out of it what an
