@@ -265,6 +265,7 @@ var rooms = map[string]room{
 	"test/cluster":     {},
 	"test/access":      {},
 	"test/joining":     {},
+	"test/churn":       {},
 	"test/clientgo":    {},
 	"test/commands":    {},
 	"test/conformance": {},
