@@ -20,7 +20,8 @@ func (t *told) Gone(gvr schema.GroupVersionResource, last bool) {
 	t.of = append(t.of, fmt.Sprintf("%s/%s last=%t", gvr.Version, gvr.Resource, last))
 }
 
-// TestGoneResources: the observer is told at once, and when all requests have ended, unless a resource is back.
+// TestGoneResources: the observer is told at once, when watches have ended, and when all requests have, unless a resource is
+// back.
 func TestGoneResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		served := func(versions ...string) *kinds.Registry {
@@ -48,12 +49,26 @@ func TestGoneResources(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		time.Sleep(goneFor)
-		var o told
-		g.look(g.before, &o)
-		g.look(g.before, &o)
-		if got := fmt.Sprint(o.of); got != "[v1/as last=false]" || len(g.since) != 0 {
-			t.Errorf("in the end %s, %v", got, g.since)
+		// What comes and goes between two looks.
+		g.see(served("v2", "v3"))
+		g.see(served("v2"))
+		var short told
+		g.look(served("v2"), &short)
+		if got := fmt.Sprint(short.of); got != "[v3/as last=false]" {
+			t.Errorf("between two looks: %s", got)
+		}
+		delete(g.since, schema.GroupVersionResource{Group: "g", Version: "v3", Resource: "as"})
+		for _, again := range goneAgain {
+			time.Sleep(again)
+			var o told
+			g.look(g.before, &o)
+			g.look(g.before, &o)
+			if got := fmt.Sprint(o.of); got != "[v1/as last=false]" {
+				t.Errorf("after %s: %s", again, got)
+			}
+		}
+		if len(g.since) != 0 {
+			t.Errorf("in the end %v", g.since)
 		}
 	})
 }

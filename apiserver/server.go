@@ -249,6 +249,7 @@ type Server struct {
 	writes   inflightLimiter
 	decoding decoding
 	watches  watchSet
+	gone     goneResources
 	// Places of watches, and of those at aggregated API servers.
 	watchShares, aggregatedWatchShares shares
 	streams                            streamSet
@@ -306,7 +307,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, nodeName: []string{cfg.Store.NodeName()}, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
+	s := &Server{nodeName: []string{cfg.Store.NodeName()}, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
+	served := cfg.Kinds
+	cfg.Kinds = func() *kinds.Registry {
+		now := served()
+		s.gone.see(now)
+		return now
+	}
+	s.cfg = cfg
 	s.life, s.end = context.WithCancel(context.Background())
 	s.webhooks = conversion.NewCaller(conversion.Config{
 		Resolve: cfg.Resolve, Dial: cfg.Dial, DialURL: cfg.DialURL, Timeout: cfg.Limits.Conversion,
@@ -342,11 +350,10 @@ func New(cfg Config) (*Server, error) {
 
 // forgetGone returns what has the resources forgotten, in measures, that are not served any more.
 func (s *Server) forgetGone() func() {
-	var gone goneResources
 	return func() {
 		now := s.cfg.Kinds()
-		s.cfg.Delivery.Forget(now != gone.before, func(group, resource string) bool { return serves(now, group, resource) })
-		gone.look(now, s.cfg.Observer)
+		s.cfg.Delivery.Forget(now != s.gone.before, func(group, resource string) bool { return serves(now, group, resource) })
+		s.gone.look(now, s.cfg.Observer)
 	}
 }
 
