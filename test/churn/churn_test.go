@@ -25,38 +25,38 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "leases and statuses of Nodes", cycle: leases, cycles: 60},
-	{name: "kubelets that do not answer", cycle: kubelets, cycles: 60},
-	{name: "Events", cycle: coreEvents, cycles: 200},
-	{name: "Events of events.k8s.io", cycle: newEvents, cycles: 200},
-	{name: "Pods", cycle: pods, cycles: 60},
-	{name: "server-side apply by many managers", cycle: applies, cycles: 60},
-	{name: "Endpoints and EndpointSlices", cycle: endpoints, cycles: 80},
-	{name: "Services", cycle: services, cycles: 60},
-	{name: "namespaces", cycle: namespaces, cycles: 10},
-	{name: "CustomResourceDefinitions", cycle: definitions, cycles: 12},
-	{name: "validating policies", cycle: validatingPolicies, cycles: 40},
-	{name: "mutating policies", cycle: mutatingPolicies, cycles: 40},
-	{name: "webhooks", cycle: webhooks, cycles: 40},
-	{name: "FlowSchemas and priority levels", cycle: flows, cycles: 60},
-	{name: "APIServices", cycle: apiServices, cycles: 12},
-	{name: "CertificateSigningRequests", cycle: signingRequests, cycles: 60},
-	{name: "accounts and tokens", cycle: tokens, cycles: 60},
-	{name: "roles and bindings", cycle: roles, cycles: 40},
-	{name: "quotas", cycle: quotas, cycles: 60},
-	{name: "pages", cycle: pages, cycles: 60},
-	{name: "watches", cycle: watches, cycles: 12},
-	{name: "malformed requests", cycle: malformed, cycles: 60},
-	{name: "strangers", cycle: strangers, cycles: 60},
-	{name: "discovery", cycle: discovery, cycles: 60},
-	{name: "OpenAPI", cycle: openAPI, cycles: 40},
-	{name: "clients that vanish", cycle: vanishing, cycles: 60},
+	{name: "leases and statuses of Nodes", cycle: leases, cycles: 20},
+	{name: "kubelets that do not answer", cycle: kubelets, cycles: 20},
+	{name: "Events", cycle: coreEvents, cycles: 60},
+	{name: "Events of events.k8s.io", cycle: newEvents, cycles: 60},
+	{name: "Pods", cycle: pods, cycles: 20},
+	{name: "server-side apply by many managers", cycle: applies, cycles: 20},
+	{name: "Endpoints and EndpointSlices", cycle: endpoints, cycles: 24},
+	{name: "Services", cycle: services, cycles: 20},
+	{name: "namespaces", cycle: namespaces, cycles: 4},
+	{name: "CustomResourceDefinitions", cycle: definitions, cycles: 4},
+	{name: "validating policies", cycle: validatingPolicies, cycles: 14},
+	{name: "mutating policies", cycle: mutatingPolicies, cycles: 14},
+	{name: "webhooks", cycle: webhooks, cycles: 14},
+	{name: "FlowSchemas and priority levels", cycle: flows, cycles: 20},
+	{name: "APIServices", cycle: apiServices, cycles: 4},
+	{name: "CertificateSigningRequests", cycle: signingRequests, cycles: 20},
+	{name: "accounts and tokens", cycle: tokens, cycles: 20},
+	{name: "roles and bindings", cycle: roles, cycles: 14},
+	{name: "quotas", cycle: quotas, cycles: 20},
+	{name: "pages", cycle: pages, cycles: 20},
+	{name: "watches", cycle: watches, cycles: 4},
+	{name: "malformed requests", cycle: malformed, cycles: 20},
+	{name: "strangers", cycle: strangers, cycles: 20},
+	{name: "discovery", cycle: discovery, cycles: 20},
+	{name: "OpenAPI", cycle: openAPI, cycles: 14},
+	{name: "clients that vanish", cycle: vanishing, cycles: 20},
 }
 
 // in is how many cycles of a kind a round has.
 func (k kind) in() int {
 	if testing.Short() {
-		return max(k.cycles/10, 3)
+		return max(k.cycles/3, 3)
 	}
 	return k.cycles
 }
