@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -169,15 +168,23 @@ func (refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.App
 
 // Raft is not told what peers say once the store ends: see raftTransport.AppendEntries.
 func TestAnswersBehindTheEnd(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+	c := newCluster(t, 1, nil)
+	m := c.leader()
+	m.comparison.mu.Lock()
+	m.comparison.with["z"] = true
+	m.comparison.mu.Unlock()
 	n := newRaftTransport(refusing{})
-	n.store = &Store{ctx: ctx}
-	ask := func() error {
-		return n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: 1}, new(raft.AppendEntriesResponse))
+	n.store = m.Store
+	term := m.raft.CurrentTerm()
+	ask := func(term uint64) error {
+		return n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: term}, new(raft.AppendEntriesResponse))
 	}
-	noError(t, ask())
-	cancel()
-	if err := ask(); !errors.Is(err, ErrClosed) {
+	noError(t, ask(term))
+	if err := ask(term - 1); !errors.Is(err, errOldTerm) {
+		t.Errorf("a message of an earlier term: %v, want %v", err, errOldTerm)
+	}
+	c.close(m)
+	if err := ask(term); !errors.Is(err, ErrClosed) {
 		t.Errorf("%v, want %v", err, ErrClosed)
 	}
 }

@@ -183,10 +183,11 @@ func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPC
 
 // Admit has admit asked about each request of another node before Raft sees it, with the node and the address that it
 // names. An error is the answer to the request. It may wait; it is called concurrently. Nil admits everybody. It is called
-// once, before Raft is there; a transport of a Host hands Raft nothing before.
+// before Raft is there, and again for another Raft; a transport of a Host hands Raft nothing before.
 func (t *Transport) Admit(admit func(req any, id raft.ServerID, addr raft.ServerAddress) error) {
-	t.admit = admit
-	close(t.admitting)
+	if t.admit.Swap(&admit) == nil {
+		close(t.admitting)
+	}
 }
 
 // admitted waits until Raft may see a request, or returns why it may not.
@@ -199,11 +200,12 @@ func (t *Transport) admitted(req any) error {
 	case <-t.done:
 		return raft.ErrTransportShutdown
 	}
-	if t.admit == nil {
+	admit := *t.admit.Load()
+	if admit == nil {
 		return nil
 	}
 	from := req.(raft.WithRPCHeader).GetRPCHeader()
-	return t.admit(req, raft.ServerID(from.ID), t.DecodePeer(from.Addr))
+	return admit(req, raft.ServerID(from.ID), t.DecodePeer(from.Addr))
 }
 
 // give waits until Raft takes a request.

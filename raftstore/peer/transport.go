@@ -61,7 +61,7 @@ type Transport struct {
 	done     chan struct{} // closed by Close
 	// admitting is closed by Admit; nil: everybody is admitted.
 	admitting chan struct{}
-	admit     func(req any, id raft.ServerID, addr raft.ServerAddress) error
+	admit     atomic.Pointer[func(req any, id raft.ServerID, addr raft.ServerAddress) error]
 	wg        sync.WaitGroup
 
 	// installing is the term of the snapshot that Raft takes, or of the last one; urgent counts
