@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -187,6 +188,17 @@ func (c *cluster) leader() *testNode {
 		return fmt.Errorf("none")
 	})
 	return leader
+}
+
+// makeLeader makes a node the leader. On a busy machine the leader may change meanwhile.
+func (c *cluster) makeLeader(id proto.NodeID) {
+	c.t.Helper()
+	c.eventually(string(id)+" leads", func() error {
+		if c.nodes[id].IsLeader() {
+			return nil
+		}
+		return errors.Join(c.leader().TransferLeadership(c.ctx(), id), errors.New("not yet"))
+	})
 }
 
 // other returns a running node that is not m.

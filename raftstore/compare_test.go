@@ -58,16 +58,6 @@ func (c *cluster) knows(m, of *testNode) {
 // TestOldCopyOfADirectory: a node comes back with an older copy of its directory. b is put back, l has led, o is
 // the other one.
 func TestOldCopyOfADirectory(t *testing.T) {
-	led := func(c *cluster, l, b *testNode) {
-		c.t.Helper()
-		noError(c.t, l.TransferLeadership(c.ctx(), b.id))
-		c.eventually(fmt.Sprint(b.id, " leads"), func() error {
-			if !b.IsLeader() {
-				return errors.New("not yet")
-			}
-			return nil
-		})
-	}
 	// In the tests that say so, b leads when it acknowledges what it loses.
 	const leads = ", which it led"
 	for name, there := range map[string]func(c *cluster, l, o *testNode){
@@ -93,7 +83,7 @@ func TestOldCopyOfADirectory(t *testing.T) {
 			c.open(o)
 		},
 		"behind a change of leader, without the new one": func(c *cluster, l, o *testNode) {
-			led(c, l, o)
+			c.makeLeader(o.id)
 			c.close(o)
 		},
 	} {
@@ -114,7 +104,7 @@ func TestOldCopyOfADirectory(t *testing.T) {
 			saved := saveDirectory(t, b)
 			c.open(b)
 			if strings.HasSuffix(name, leads) {
-				led(c, l, b)
+				c.makeLeader(b.id)
 			}
 			c.writes(c.leader(), 40)
 			c.level(l, b, o)

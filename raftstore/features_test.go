@@ -214,17 +214,6 @@ func TestUnknownField(t *testing.T) {
 	}
 }
 
-// makeLeader makes a node the leader.
-func (c *cluster) makeLeader(id proto.NodeID) {
-	c.t.Helper()
-	c.eventually(string(id)+" leads", func() error {
-		if c.nodes[id].IsLeader() {
-			return nil
-		}
-		return errors.Join(c.leader().TransferLeadership(c.ctx(), id), errors.New("not yet"))
-	})
-}
-
 // send has a node forward an entry to the leader, without a look at it.
 func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) *proto.ProposeResponse {
 	c.t.Helper()

@@ -43,17 +43,7 @@ func installLoopIsLeft(t *testing.T) bool {
 		}
 	})
 	a := c.nodes["a"]
-	if l := c.leader(); l != a {
-		if err := l.TransferLeadership(c.ctx(), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.eventually("a leads", func() error {
-		if !a.IsLeader() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	c.makeLeader("a")
 	for _, m := range c.nodes {
 		// A message that waits for a keeps no entries: they would clear the dead ones.
 		m.transport.retryFor = time.Millisecond

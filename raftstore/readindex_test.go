@@ -185,17 +185,7 @@ func TestDeposedLeaderRefusesReads(t *testing.T) {
 		}
 	})
 	a := c.nodes["a"]
-	if l := c.leader(); l != a {
-		if err := l.TransferLeadership(c.ctx(), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.eventually("a leads", func() error {
-		if !a.IsLeader() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	c.makeLeader("a")
 	old, err := a.ReadIndex(c.ctx())
 	if err != nil {
 		t.Fatal(err)
