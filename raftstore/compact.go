@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -14,10 +15,14 @@ const (
 	compactEvery = 10 * time.Second
 	// markEvery is how often the compactor looks.
 	markEvery = time.Second
-	// retryWindow stays above the floor whatever its bytes: request ids are
-	// forgotten with the history, and a proposal that is sent again must find its
-	// own. Proposals are sent again for Timing.NoLeader.
+	// retryWindow stays above the floor as long as it is within HistoryBytes: request
+	// ids are forgotten with the history, and a proposal that is sent again must find
+	// its own. Proposals are sent again for Timing.NoLeader.
 	retryWindow = 5 * time.Second
+	// leastWindow stays above the floor whatever its bytes. A proposal that is on its
+	// way for longer than that may be refused, and its caller does not learn whether
+	// it took effect.
+	leastWindow = time.Second
 )
 
 // mark says what a state had at a time.
@@ -80,8 +85,7 @@ func (s *Store) compactor() {
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
 			if _, bytes := state.History(); bytes > s.cfg.Limits.HistoryBytes {
-				// Some room, so that not every second makes an entry.
-				least := seen.byBytes(s.cfg.Limits.HistoryBytes*3/4, state.Floor(), min(retryWindow, s.cfg.Timing.History/2))
+				least := seen.byBytes(s.cfg.Limits.HistoryBytes, state.Floor(), s.cfg.Timing.History)
 				full = least > floor
 				floor = max(floor, least)
 			}
@@ -145,20 +149,19 @@ func (m *marks) byAge(window time.Duration) (floor proto.Revision) {
 	return floor
 }
 
-// byBytes returns the lowest floor above the present one that leaves at most keep
-// bytes, or the highest one that is allowed: least of the history stays.
-func (m *marks) byBytes(keep int64, present proto.Revision, least time.Duration) (floor proto.Revision) {
+// byBytes returns the floor of a history of window that may have most bytes. It is the lowest one above the present
+// floor that leaves three quarters of them, so that not every second makes an entry, but none within the
+// retryWindow if what that leaves is within the bound, and none within the leastWindow. Zero: none.
+func (m *marks) byBytes(most int64, present proto.Revision, window time.Duration) (floor proto.Revision) {
 	last := m.list[len(m.list)-1]
+	left := int64(math.MaxInt64)
 	for _, k := range m.list {
-		if last.at.Sub(k.at) < least {
+		age := last.at.Sub(k.at)
+		if left <= most*3/4 || left <= most && age < min(retryWindow, window/2) || age < min(leastWindow, window/4) {
 			break
 		}
-		if k.applied <= present {
-			continue
-		}
-		floor = k.applied
-		if last.written-k.written <= keep {
-			break
+		if k.applied > present {
+			floor, left = k.applied, last.written-k.written
 		}
 	}
 	return floor

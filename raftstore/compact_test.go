@@ -46,21 +46,27 @@ func TestFloorByAge(t *testing.T) {
 }
 
 func TestFloorByBytes(t *testing.T) {
-	// 100 seconds of 10 revisions and 1,000 bytes each.
+	// 100 seconds of 10 revisions and 1,000 bytes each. A floor leaves three quarters.
 	for _, c := range []struct {
-		keep    int64
+		most    int64
 		present proto.Revision
 		want    proto.Revision
 	}{
 		{1_000_000, 0, 10}, // what is above the cap lies before the first mark
-		{60_000, 0, 400},
-		{60_000, 300, 400},
-		{60_000, 400, 410}, // the present floor was not enough
-		{1, 0, 950},        // the last 5 s stay
-		{1, 950, 0},
+		{80_000, 0, 400},
+		{80_000, 300, 400},
+		{80_000, 400, 410}, // the present floor was not enough
+		{6_000, 0, 950},    // the last 5 s stay, as they are within the bound
+		{5_000, 0, 950},
+		{4_999, 0, 960}, // they are not
+		{4_000, 0, 960},
+		{3_999, 0, 970},
+		{1_000, 0, 990},
+		{1, 0, 990}, // the last second stays
+		{1, 990, 0},
 	} {
-		if got := history(100, 10, 1000).byBytes(c.keep, c.present, 5*time.Second); got != c.want {
-			t.Errorf("keep %d above %d: the floor is at %d, want %d", c.keep, c.present, got, c.want)
+		if got := history(100, 10, 1000).byBytes(c.most, c.present, 5*time.Minute); got != c.want {
+			t.Errorf("at most %d above %d: the floor is at %d, want %d", c.most, c.present, got, c.want)
 		}
 	}
 }
@@ -69,7 +75,7 @@ func TestFloorByBytes(t *testing.T) {
 func TestFloorByBytesAfterSnapshot(t *testing.T) {
 	m := history(100, 10, 1000)
 	m.add(time.Unix(100, 0), mvcc.New())
-	if got := m.byBytes(1, 0, 5*time.Second); got == 0 || got > 960 {
+	if got := m.byBytes(5_000, 0, 5*time.Minute); got == 0 || got > 960 {
 		t.Errorf("the floor is at %d", got)
 	}
 }
@@ -133,9 +139,9 @@ func floorOf(entry *raft.Log) (floor uint64, ok bool) {
 	return compact.Floor, true
 }
 
-// The floor never passes what is younger than half the history or retryWindow, also
-// not when the compactor itself had to wait: ids of requests that may be sent again
-// go with it.
+// The floor never passes what is younger than a quarter of the history or leastWindow,
+// also not when the compactor itself had to wait: ids of requests that may be sent
+// again go with it.
 func TestFloorStaysBehindASlowDisk(t *testing.T) {
 	t.Parallel()
 	const history, hold = 400 * time.Millisecond, 400 * time.Millisecond
@@ -165,7 +171,7 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 				return
 			}
 			floors++
-			if age := now.Sub(applied[floor]); age < history/2 {
+			if age := now.Sub(applied[floor]); age < history/4 {
 				t.Errorf("the floor passes entry %d, which was applied %s ago", floor, age)
 			}
 		}
