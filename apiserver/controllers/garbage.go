@@ -26,6 +26,7 @@ type collector struct {
 	l       *Loops
 	reports *reports
 	queue   queue
+	deletes deleter
 
 	mu    sync.Mutex
 	graph *graph
@@ -40,7 +41,7 @@ func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
 	wake, stop := l.cfg.Published()
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
-	c := &collector{l: l, reports: r, graph: newGraph()}
+	c := &collector{l: l, reports: r, graph: newGraph(), deletes: deleter{user: asGarbageCollector}}
 	c.queue = queue{work: c.work, failed: c.failed, workers: garbageWorkers, first: garbageFirst, most: garbageMost}
 	c.queue.open(ctx)
 	defer c.queue.close()
@@ -185,7 +186,7 @@ func (c *collector) look(uid string) (known, bool) {
 
 // work decides on one object and does it. Its decisions hold for the revision that
 // they were made on; a conflict makes it look again.
-func (c *collector) work(ctx context.Context, uid string) error {
+func (c *collector) work(ctx context.Context, uid string, slow bool) error {
 	k, ok := c.look(uid)
 	if !ok {
 		return nil
@@ -202,7 +203,7 @@ func (c *collector) work(ctx context.Context, uid string) error {
 		err = c.finish(ctx, o, k)
 	case o.Deleting, len(o.Owners) == 0:
 	default:
-		err = c.judge(ctx, o, k)
+		err = c.judge(ctx, o, k, slow)
 	}
 	if err != nil && apierrors.IsNotFound(err) {
 		return nil
@@ -231,7 +232,7 @@ var errUnknownOwner = errors.New("the kind of an owner is unknown")
 
 // judge deletes an object that no owner keeps alive, or removes the references to
 // those that do not.
-func (c *collector) judge(ctx context.Context, o *object, k known) error {
+func (c *collector) judge(ctx context.Context, o *object, k known, slow bool) error {
 	var lost []string // uids of owners that are absent or waiting
 	solid, waiting := 0, 0
 	for _, owner := range o.Owners {
@@ -260,7 +261,7 @@ func (c *collector) judge(ctx context.Context, o *object, k known) error {
 	case solid > 0:
 		return nil
 	case waiting > 0 && k.dependents > 0:
-		return c.l.deleteObject(ctx, o, metav1.DeletePropagationForeground)
+		return c.deleteObject(ctx, o, metav1.DeletePropagationForeground, slow)
 	}
 	policy := metav1.DeletePropagationBackground
 	switch {
@@ -269,7 +270,7 @@ func (c *collector) judge(ctx context.Context, o *object, k known) error {
 	case o.Foreground:
 		policy = metav1.DeletePropagationForeground
 	}
-	return c.l.deleteObject(ctx, o, policy)
+	return c.deleteObject(ctx, o, policy, slow)
 }
 
 // orphan makes the dependents of an object forget it, side by side, and lets it go.

@@ -59,17 +59,16 @@ func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) 
 }
 
 // deleteObject deletes an object that has the uid and resourceVersion of o.
-func (l *Loops) deleteObject(ctx context.Context, o *object, policy metav1.DeletionPropagation) error {
-	c, err := l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
+func (c *collector) deleteObject(ctx context.Context, o *object, policy metav1.DeletionPropagation, slow bool) error {
+	op, err := c.l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
 	if err != nil {
 		return err
 	}
 	uid := types.UID(o.UID)
-	_, err = c.DeleteAs(asGarbageCollector, &metav1.DeleteOptions{
+	return c.deletes.delete(op, &metav1.DeleteOptions{
 		PropagationPolicy: &policy,
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
-	})
-	return err
+	}, slow)
 }
 
 // dropOwners removes the references to owners with these uids.

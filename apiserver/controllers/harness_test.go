@@ -8,12 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 // patience bounds every wait of a test.
@@ -29,9 +32,9 @@ type env struct {
 	stop   func() // ends what run has begun; the test's end does, too
 }
 
-func newEnv(t testing.TB, cfg Config) *env {
+func newEnv(t testing.TB, cfg Config, plugins ...admission.Named) *env {
 	t.Helper()
-	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now})
+	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now, Admission: func(view.Store, auth.Authorizer) []admission.Named { return plugins }})
 	cfg.Log = slog.New(slog.DiscardHandler)
 	cfg.Published, cfg.Definitions, cfg.FlowControl = s.Memory.Published, s.Definitions, fairness.NewView(s.Memory, cfg.Log)
 	seen := &counts{running: map[string]bool{}, failed: map[string]int{}}

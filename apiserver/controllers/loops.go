@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -140,13 +139,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Users in whose name the node's own loops delete, as far as the audit log is
-// concerned. Upstream's controllers are clients with these accounts.
+// Users in whose name the node's own loops delete: whom admission and aggregated API servers
+// are told, and the audit log. Upstream's controllers are clients with these accounts.
 var (
 	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
 	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
 )
 
-func ownUser(name string, groups ...string) *audit.User {
-	return &audit.User{Name: name, Groups: append(groups, auth.Authenticated)}
+func ownUser(name string, groups ...string) *auth.User {
+	return &auth.User{Name: name, Groups: append(groups, auth.Authenticated)}
 }

@@ -30,6 +30,7 @@ type emptier struct {
 	reports *reports
 	queue   queue
 	remote  *elsewhere
+	deletes deleter
 
 	mu   sync.Mutex
 	held map[string]int // objects left in namespaces that could not go
@@ -46,7 +47,7 @@ func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
 	published, end := l.cfg.Published()
 	defer end()
 	ctx, cancel := context.WithCancel(ctx)
-	e := &emptier{l: l, reports: r, held: map[string]int{}}
+	e := &emptier{l: l, reports: r, held: map[string]int{}, deletes: deleter{user: asNamespaceController}}
 	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
 	e.queue.open(ctx)
 	e.remote = newElsewhere(ctx, l, r, e.queue.add)
@@ -120,8 +121,8 @@ func (e *emptier) forget(names []string) {
 	e.remote.forget(there)
 }
 
-func (e *emptier) work(ctx context.Context, name string) error {
-	held, err := e.emptyNamespace(ctx, name)
+func (e *emptier) work(ctx context.Context, name string, slow bool) error {
+	held, err := e.emptyNamespace(ctx, name, slow)
 	if err == nil && held > 0 {
 		err = errHeld
 		e.mu.Lock()

@@ -3,6 +3,7 @@ package controllers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -32,8 +33,9 @@ type content struct {
 // respected. Those that end
 // gracefully go first, alone: what runs may need the rest until it has ended. Once a
 // namespace terminates nothing can be created in it, so that nothing left is final. What aggregated
-// API servers have in it goes with the rest, beside it.
-func (e *emptier) emptyNamespace(ctx context.Context, namespace string) (held int, err error) {
+// API servers have in it goes with the rest, beside it. Unless it may be slow, it ends
+// with errSlow instead of waiting for what admission says.
+func (e *emptier) emptyNamespace(ctx context.Context, namespace string, slow bool) (held int, err error) {
 	l := e.l
 	if err := l.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
@@ -51,7 +53,9 @@ func (e *emptier) emptyNamespace(ctx context.Context, namespace string) (held in
 		here := &content{resources: left.resources, finalizers: left.finalizers}
 		for _, res := range l.inNamespaces() {
 			if res.GracePeriod == graceful {
-				l.emptyTable(ctx, res, namespace, here)
+				if err := e.emptyTable(ctx, res, namespace, slow, here); err != nil {
+					return 0, err
+				}
 			}
 		}
 		left.held += here.held
@@ -91,27 +95,30 @@ func (l *Loops) inNamespaces() []*kinds.Resource {
 
 var collectorsKeys = [...][]byte{[]byte(`"` + metav1.FinalizerDeleteDependents + `"`), []byte(`"` + metav1.FinalizerOrphanDependents + `"`)}
 
-// emptyTable deletes a namespace's objects of one resource and notes what stays.
-func (l *Loops) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, left *content) {
-	table, prefix := res.Table(), namespace+"/"
+// emptyTable deletes a namespace's objects of one resource and notes what stays. It returns nothing but errSlow.
+func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, slow bool, left *content) error {
+	l, table, prefix := e.l, res.Table(), namespace+"/"
 	versions, err := l.objects.Range(table, prefix)
 	if err == nil && len(versions) > 0 {
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
+		var refusals refusals
 		err = objects.Each(slices.DeleteFunc(versions, deletionUnderWay), func(v *mvcc.Version) error {
-			_, err := l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete").DeleteAs(asNamespaceController, options)
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return err
+			return refusals.take(e.deletes.delete(l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete"), options, slow))
 		})
+		if errors.Is(err, errSlow) {
+			return err
+		}
+		if err == nil {
+			err = refusals.first
+		}
 		if err == nil {
 			versions, err = l.objects.Range(table, prefix)
 		}
 	}
 	if err != nil {
 		left.errs = append(left.errs, fmt.Errorf("delete %s: %w", res.GroupResource(), err))
-		return
+		return nil
 	}
 	for _, v := range versions {
 		left.held++
@@ -120,6 +127,7 @@ func (l *Loops) emptyTable(ctx context.Context, res *kinds.Resource, namespace s
 			left.finalizers[f]++
 		}
 	}
+	return nil
 }
 
 // deletionUnderWay reports whether another delete would change nothing: a deletion

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/proto"
 )
@@ -172,7 +171,7 @@ func (e *elsewhere) queueLocked(service string) *queue {
 	q := e.queues[service]
 	if q == nil {
 		q = &queue{
-			work:    func(ctx context.Context, namespace string) error { return e.work(ctx, service, namespace) },
+			work:    func(ctx context.Context, namespace string, _ bool) error { return e.work(ctx, service, namespace) },
 			failed:  func(namespace string, err error) { e.failed(service, namespace, err) },
 			workers: elsewhereWorkers, first: elsewhereFirst, most: namespaceMost,
 		}
@@ -195,7 +194,7 @@ func (e *elsewhere) work(ctx context.Context, service, namespace string) error {
 		about = s.About
 		still := func(ctx context.Context) error { return e.l.isTerminating(ctx, namespace, is.uid) }
 		if err := still(ctx); err == nil {
-			left = e.l.cfg.Aggregator.Empty(ctx, s, namespace, elsewhereUser, still)
+			left = e.l.cfg.Aggregator.Empty(ctx, s, namespace, asNamespaceController, still)
 		} else {
 			left.Errs = []error{err}
 		}
@@ -257,6 +256,3 @@ func (l *Loops) isTerminating(ctx context.Context, namespace, uid string) error 
 	}
 	return nil
 }
-
-// elsewhereUser is whom aggregated API servers see: they ask this one whether it may.
-var elsewhereUser = &auth.User{Name: asNamespaceController.Name, Groups: asNamespaceController.Groups}

@@ -2,32 +2,44 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
 
 // queue gives keys to workers: each key once however often it is added, never to
-// two workers at a time, and again after a pause if it failed. Safe for concurrent
-// use.
+// two workers at a time, and again after a pause if it failed. A key whose work ends
+// with errSlow is given at once to one of other workers, so that it keeps no other
+// key waiting, and stays with them until it is done. Safe for concurrent use.
 type queue struct {
-	work    func(ctx context.Context, key string) error
+	work    func(ctx context.Context, key string, slow bool) error
 	failed  func(key string, err error)
-	workers int
+	workers int // slowFactor times as many for slow keys, which wait
 	// Pauses after failures, the first one and the longest.
 	first, most time.Duration
 
 	ctx context.Context
 	wg  sync.WaitGroup
 
-	mu      sync.Mutex
-	ready   []string
-	items   map[string]*item
-	running int
-	closed  bool
+	mu     sync.Mutex
+	lanes  [2]lane // of ordinary keys, and of slow ones
+	items  map[string]*item
+	closed bool
 }
+
+const slowFactor = 4
+
+type lane struct {
+	ready   []string
+	running int
+}
+
+// errSlow is the end of work that may take longer than others are to wait.
+var errSlow = errors.New("this may take long")
 
 type item struct {
 	queued, running bool
+	slow            int  // its lane
 	again           bool // added while it ran
 	failures        int
 	timer           *time.Timer // of the pause after a failure
@@ -61,39 +73,41 @@ func (q *queue) addLocked(key string) {
 		it.timer = nil
 	}
 	it.queued = true
-	q.ready = append(q.ready, key)
-	q.startLocked()
+	q.lanes[it.slow].ready = append(q.lanes[it.slow].ready, key)
+	q.startLocked(it.slow)
 }
 
 // startLocked starts a worker if there is more to do than there are workers. They
 // end when there is nothing left: an idle queue has no goroutines.
-func (q *queue) startLocked() {
-	if q.running < q.workers && len(q.ready) > 0 {
-		q.running++
-		q.wg.Go(q.run)
+func (q *queue) startLocked(slow int) {
+	if l := &q.lanes[slow]; l.running < q.workers*[...]int{1, slowFactor}[slow] && len(l.ready) > 0 {
+		l.running++
+		q.wg.Go(func() { q.run(slow) })
 	}
 }
 
-func (q *queue) run() {
+func (q *queue) run(slow int) {
+	l := &q.lanes[slow]
 	for {
 		q.mu.Lock()
-		if len(q.ready) == 0 || q.closed {
-			q.running--
+		if len(l.ready) == 0 || q.closed {
+			l.running--
 			q.mu.Unlock()
 			return
 		}
-		key := q.ready[0]
-		q.ready = q.ready[1:]
+		key := l.ready[0]
+		l.ready = l.ready[1:]
 		it := q.items[key]
 		it.queued, it.running = false, true
-		q.startLocked()
+		q.startLocked(slow)
 		q.mu.Unlock()
-		q.done(key, q.work(q.ctx, key))
+		q.done(key, q.work(q.ctx, key, slow == 1))
 	}
 }
 
 func (q *queue) done(key string, err error) {
-	if err != nil && q.ctx.Err() == nil {
+	slow := errors.Is(err, errSlow)
+	if err != nil && !slow && q.ctx.Err() == nil {
 		q.failed(key, err)
 	}
 	q.mu.Lock()
@@ -105,6 +119,9 @@ func (q *queue) done(key string, err error) {
 	}
 	switch {
 	case q.closed:
+	case slow:
+		it.slow, it.again = 1, false
+		q.addLocked(key)
 	case it.again:
 		it.again = false
 		q.addLocked(key)

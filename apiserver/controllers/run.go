@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/loglimit"
 )
 
 // Leadership is what a node knows of being the leader. *raftstore.Store satisfies it.
@@ -78,7 +81,7 @@ func (l *Loops) enabled() []controller {
 func (l *Loops) control(term context.Context, c *controller) {
 	l.cfg.Observer.ControllerRuns(string(c.name), true)
 	defer l.cfg.Observer.ControllerRuns(string(c.name), false)
-	r := &reports{l.cfg.Log.With("controller", string(c.name)), string(c.name), l.cfg.Observer}
+	r := &reports{l.cfg.Log.With("controller", string(c.name)), loglimit.New(time.Second), string(c.name), l.cfg.Observer}
 	failed, delay := c.failed, c.pause
 	if failed == "" {
 		failed = "controller failed, restarting"
@@ -95,7 +98,8 @@ func (l *Loops) control(term context.Context, c *controller) {
 			<-term.Done() // it has done what it had to do in this term
 			return
 		}
-		r.failed(failed, "err", err)
+		r.observer.ControllerFailed(r.name)
+		r.log.Warn(failed, "err", err)
 		if !pause(term, delay) {
 			return
 		}
@@ -105,12 +109,14 @@ func (l *Loops) control(term context.Context, c *controller) {
 // reports are where a controller says what failed.
 type reports struct {
 	log      *slog.Logger // with its name
+	limit    *loglimit.Limiter
 	name     string
 	observer Observer
 }
 
-// failed says that an attempt failed and is made again.
+// failed says that an attempt failed and is made again. A message comes once a second: who may write a policy can
+// have as many objects fail as there are.
 func (r *reports) failed(msg string, about ...any) {
 	r.observer.ControllerFailed(r.name)
-	r.log.Warn(msg, about...)
+	r.limit.Warn(r.log, msg, about...)
 }

@@ -12,12 +12,14 @@ import (
 // prepared and validated, admitFinal when it is what will be stored. Deletions come by
 // admitDelete, what is posted and not stored by AdmitPosted, connections by AdmitConnect.
 //
-// Only what clients ask for comes here. The node's own controllers are not asked about:
-// no rule of the cluster can stop what keeps it running.
+// What clients ask for comes here, and what the controllers of namespaces and of garbage delete,
+// which are clients upstream: so a rule that protects an object holds its namespace's end, too.
+// Nothing else that the node's own controllers write does: no rule of the cluster can stop what
+// keeps it running.
 
 // admission are the plugins, nil if none of them is to be asked.
 func (o *Op) admission() admission.Interface {
-	if !o.Client {
+	if !o.Client && !o.admitted {
 		return nil
 	}
 	return o.Store.Admission

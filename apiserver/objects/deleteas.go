@@ -7,6 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// DeleteAdmitted is DeleteAs for controllers whose deletes are a client's upstream: admission is asked about what user
+// deletes, and the entry says which rules that was decided by.
+func (o *Op) DeleteAdmitted(user *auth.User, options *metav1.DeleteOptions) (Written, error) {
+	o.User, o.admitted, o.DecidedAt = user, true, o.Store.Storage.State().Applied()
+	return o.DeleteAs(&audit.User{Name: user.Name, Groups: user.Groups}, options)
+}
+
 // AsServer is the server itself, as far as the audit log is concerned. What ends the objects
 // of a definition runs in the API server upstream, too.
 var AsServer = &audit.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}}
@@ -22,6 +29,7 @@ func (o *Op) DeleteAs(user *audit.User, options *metav1.DeleteOptions) (w Writte
 			User: user, Verb: i.Verb, Path: path, Namespace: i.Namespace, Name: i.Name,
 			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
 		})
+		o.Event = event
 	}
 	w, _, err = o.Delete(options)
 	code := 200

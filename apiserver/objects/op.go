@@ -39,6 +39,8 @@ type Op struct {
 	// Client says that somebody asks from outside: the node itself is spared what
 	// protects clients from each other, and takes no warnings.
 	Client bool
+	// admitted has plugins asked although no client asks: see DeleteAdmitted.
+	admitted bool
 	// Other is what the body of a custom resource says to be, if that is not of the resource's kind:
 	// upstream reads any kind, completes and prunes its own only, and refuses others when they are
 	// validated. Nil: it is of the kind.

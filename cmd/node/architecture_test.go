@@ -234,8 +234,8 @@ var rooms = map[string]room{
 	"apiserver/delivery": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
-		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
+		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
+		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// How command lines are read and explained: no command of its own.
 	"internal/cli":      {ours: []string{"internal/words"}, direct: noHTTP, reach: noKubernetes},
