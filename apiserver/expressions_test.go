@@ -85,3 +85,64 @@ func TestExpressionsAreBounded(t *testing.T) {
 		t.Errorf("one more: %d %s", w.StatusCode, clip(answer))
 	}
 }
+
+// TestExpressionsAreBoundedTogether: what all policies and configurations of webhooks take compiled is bounded, because
+// each node keeps it. What is there already can be updated, and deleted.
+func TestExpressionsAreBoundedTogether(t *testing.T) {
+	const rules = "/apis/admissionregistration.k8s.io/v1/"
+	e := newEnv(t, nil)
+	body := func(name string, expressions int) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"` + name + `"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[` +
+			strings.Repeat(`{"expression":"true"},`, expressions-1) + `{"expression":"true"}]}}`
+	}
+	webhooks := func(name string, conditions int) string {
+		var list []string
+		for i := range conditions {
+			list = append(list, fmt.Sprintf(`{"name":"c%d","expression":"true"}`, i))
+		}
+		var hooks []string
+		for i := 0; len(list) > 0; i++ {
+			n := min(64, len(list))
+			hooks = append(hooks, fmt.Sprintf(`{"name":"w%d.example.com","clientConfig":{"url":"https://a"},"sideEffects":"None","admissionReviewVersions":["v1"],"matchConditions":[%s]}`, i, strings.Join(list[:n], ",")))
+			list = list[n:]
+		}
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"` + name + `"},"webhooks":[` + strings.Join(hooks, ",") + `]}`
+	}
+	stored := func(resource, name, body string) {
+		t.Helper()
+		before, after, _ := strings.Cut(strings.Replace(body, `"metadata":{`, `"metadata":{"uid":"u","resourceVersion":"*",`, 1), "*")
+		if _, err := e.mem.Propose(t.Context(), &proto.Write{Table: resource + ".admissionregistration.k8s.io", Key: name, Op: proto.Op_OP_PUT, Uid: "u", Value: []byte(before + after), RevisionOffset: uint32(len(before))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// 54 KiB and some for each of 4,854: 256 MiB.
+	for i := range 4 {
+		stored("validatingadmissionpolicies", fmt.Sprint("p", i), body(fmt.Sprint("p", i), 950))
+	}
+	stored("mutatingwebhookconfigurations", "w", webhooks("w", 950))
+	const refusal = "take 5418 KiB compiled, those of all other policies and configurations of webhooks 257390 KiB: at most 262144 KiB are kept"
+	for _, x := range []struct {
+		name, resource, body string
+		code                 int
+		answer               string
+	}{
+		{"a policy", "validatingadmissionpolicies", body("more", 100), 422, "spec: Forbidden: the expressions " + refusal},
+		{"a configuration", "validatingwebhookconfigurations", webhooks("more", 100), 422, "webhooks: Forbidden: the expressions "},
+		{"a small one", "validatingadmissionpolicies", body("small", 50), 201, ""},
+		{"one without expressions", "validatingwebhookconfigurations", webhooks("none", 0), 201, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			if w, answer := e.do(http.MethodPost, rules+x.resource, nil, x.body); w.StatusCode != x.code || !strings.Contains(answer, x.answer) {
+				t.Errorf("%d %s, want %d %s", w.StatusCode, clip(answer), x.code, x.answer)
+			}
+		})
+	}
+	stored("validatingadmissionpolicies", "old", body("old", 999)) // as from before there was a bound
+	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
+	if w, answer := e.do(http.MethodPatch, rules+"validatingadmissionpolicies/old", merge, `{"metadata":{"labels":{"a":"b"}},"spec":{"validations":[{"expression":"true"}]}}`); w.StatusCode != 200 {
+		t.Errorf("a smaller one: %d %s", w.StatusCode, clip(answer))
+	}
+	if w, answer := e.do(http.MethodPatch, rules+"validatingadmissionpolicies/small", merge, `{"spec":{"variables":[{"name":"one","expression":"1"}]}}`); w.StatusCode != 200 {
+		t.Errorf("there is room again: %d %s", w.StatusCode, clip(answer))
+	}
+}

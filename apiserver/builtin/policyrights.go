@@ -21,7 +21,7 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 	const validating, mutating, group = "validatingadmissionpolicies", "mutatingadmissionpolicies", ".admissionregistration.k8s.io"
 	of := func(resource string, may func(o *objects.Op, obj, old tree.Object) *field.Error) *objects.Strategy {
 		return &objects.Strategy{Validation: validatedLater{}, ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
-			errs, err := validateCompiled(o, resource, obj, old, "spec", countExpressions)
+			errs, err := validateKept(o, resource, obj, old, "spec")
 			if err != nil || o.Subresource != nil {
 				return errs, err
 			}

@@ -10,7 +10,7 @@ import (
 // of what comes from files cannot be written; otherwise they are warned of.
 func webhookStrategy(resource string, static bool) *objects.Strategy {
 	return &objects.Strategy{Validation: validatedLater{}, ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
-		errs, err := validateCompiled(o, resource, obj, old, "webhooks", countExpressions)
+		errs, err := validateKept(o, resource, obj, old, "webhooks")
 		return append(errs, reservedName(o, old, static)...), err
 	}}
 }
