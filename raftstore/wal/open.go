@@ -73,6 +73,7 @@ func (w *WAL) open() error {
 			return fmt.Errorf("%s: %w", w.segments[i].name, err)
 		}
 	}
+	w.buf = nil
 	w.run = w.findRun()
 	return w.spare(len(headers))
 }
@@ -142,10 +143,11 @@ func (w *WAL) load(s *segment, h, next header) error {
 	if s != w.segments[0] && h.follows != w.lastLocked() && !cut {
 		return fmt.Errorf("it follows entry %d, and the newest before it is %d: %w", h.follows, w.lastLocked(), ErrDamaged)
 	}
-	b, err := s.content()
+	b, err := s.content(w.buf)
 	if err != nil {
 		return err
 	}
+	w.buf = b
 	if len(b) < int(h.size) {
 		return fmt.Errorf("it has %d bytes, and had %d: %w", len(b), h.size, ErrDamaged)
 	}
@@ -242,7 +244,7 @@ func (w *WAL) spare(begun int) error {
 // unused returns a segment without a header, or a new one in its place if a torn first
 // batch has left something in it.
 func (w *WAL) unused(s *segment) (*segment, error) {
-	b, err := s.content()
+	b, err := s.content(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +268,8 @@ func (w *WAL) unused(s *segment) (*segment, error) {
 	return w.prepare(s.number)
 }
 
-func (s *segment) content() ([]byte, error) {
+// content reads the whole segment, into buf if it fits: most of the time to open a log was that of new memory.
+func (s *segment) content(buf []byte) ([]byte, error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return nil, err
@@ -274,7 +277,7 @@ func (s *segment) content() ([]byte, error) {
 	if info.Size() > maxBytes {
 		return nil, fmt.Errorf("it has %d bytes: %w", info.Size(), ErrDamaged)
 	}
-	b := make([]byte, info.Size())
+	b := slices.Grow(buf[:0], int(info.Size()))[:info.Size()]
 	_, err = s.file.ReadAt(b, 0)
 	return b, err
 }
