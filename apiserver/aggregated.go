@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -107,7 +108,12 @@ func (c *call) aggregated() error {
 		c.allowedBy = rbac.Mark{}                                                      // it keeps a state
 		_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(time.Time{}) // only connections have deadlines
 		until = time.Time{}
-	case !c.Info.IsResource:
+	default:
+		var leave func()
+		ctx, leave = c.waitElsewhere(ctx)
+		defer leave()
+	}
+	if !c.Info.IsResource {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, discoveryTimeout)
 		defer stop()
@@ -125,8 +131,51 @@ func (c *call) aggregated() error {
 		defer body.Close()
 		r.Body = body
 	}
-	c.s.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, TimedOut: func() { c.fail(status.Timeout()) }})
+	c.s.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, Ended: func(cause error) {
+		if errors.Is(cause, errAllWait) {
+			c.s.cfg.Observer.RequestRefused(request.Mutates(c.Info.Verb), "aggregated")
+			c.fail(status.TooMany(retryRefused))
+			return
+		}
+		c.fail(status.Timeout())
+	}})
 	return nil
+}
+
+const (
+	// seatElsewhere is how long a request that another server answers keeps its seat. Then it waits, or is copied: that takes
+	// nothing of this server that seats are for.
+	seatElsewhere = time.Second
+	// maxElsewhere is how many requests of all users may be without a seat.
+	maxElsewhere = 256
+)
+
+// errAllWait ends a request that another server does not answer, because its user has enough of them.
+var errAllWait = errors.New("too many requests wait for other servers")
+
+// waitElsewhere has a request give its seat back if another server takes long for it, so that one that hangs does not keep
+// everybody from this server. The request ends with errAllWait if its user has no place among those that wait.
+// leave is called at its end.
+func (c *call) waitElsewhere(ctx context.Context) (_ context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	decided, entered := make(chan struct{}), false
+	timer := time.AfterFunc(seatElsewhere, func() {
+		defer close(decided)
+		if entered = c.s.elsewhere.enter(c.User); entered {
+			c.ticket.Release()
+			return
+		}
+		cancel(errAllWait)
+	})
+	return ctx, func() {
+		if !timer.Stop() {
+			<-decided
+			if entered {
+				c.s.elsewhere.leave(c.User)
+			}
+		}
+		cancel(nil)
+	}
 }
 
 // remoteAnswer takes the answer of another server.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,13 +25,25 @@ const aggregatedPath = "/apis/widgets.example.com/v1"
 // withWidgets is a server whose group widgets.example.com is answered by another one.
 func withWidgets(t *testing.T, serve http.HandlerFunc, change func(*apiserver.Config)) *env {
 	t.Helper()
+	aggregates, register := startWidgets(t, serve)
+	e := newEnv(t, func(c *apiserver.Config) {
+		aggregates(c)
+		change(c)
+	})
+	register(e)
+	return e
+}
+
+// startWidgets starts a server for the group widgets.example.com. register has another one ask it.
+func startWidgets(t *testing.T, serve http.HandlerFunc) (change func(*apiserver.Config), register func(*env)) {
+	t.Helper()
 	backend := httptest.NewTLSServer(serve)
 	t.Cleanup(backend.Close)
 	builtin, err := kinds.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEnv(t, func(c *apiserver.Config) {
+	change = func(c *apiserver.Config) {
 		c.Aggregator = aggregator.New(aggregator.Config{
 			Store: c.Store, Builtin: builtin, Certificate: func() *tls.Certificate { return &tls.Certificate{} }, Log: slog.New(slog.DiscardHandler),
 			Resolve: func(context.Context, string, string, int32) (string, error) {
@@ -38,16 +51,16 @@ func withWidgets(t *testing.T, serve http.HandlerFunc, change func(*apiserver.Co
 			},
 			Dial: (&net.Dialer{}).DialContext,
 		})
-		change(c)
-	})
-	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
-	e.post(services, `{"metadata":{"name":"v1.widgets.example.com"},"spec":{"group":"widgets.example.com","version":"v1","groupPriorityMinimum":10,"versionPriority":10,
-		"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"widgets"}}}`)
-	available := `{"status":{"conditions":[{"type":"Available","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`
-	if w, answer := e.do("PATCH", services+"/v1.widgets.example.com/status", http.Header{"Content-Type": {"application/merge-patch+json"}}, available); w.StatusCode != http.StatusOK {
-		t.Fatal(answer)
 	}
-	return e
+	return change, func(e *env) {
+		const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+		e.post(services, `{"metadata":{"name":"v1.widgets.example.com"},"spec":{"group":"widgets.example.com","version":"v1","groupPriorityMinimum":10,"versionPriority":10,
+			"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"widgets"}}}`)
+		available := `{"status":{"conditions":[{"type":"Available","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`
+		if w, answer := e.do("PATCH", services+"/v1.widgets.example.com/status", http.Header{"Content-Type": {"application/merge-patch+json"}}, available); w.StatusCode != http.StatusOK {
+			t.Fatal(answer)
+		}
+	}
 }
 
 // TestAggregatedUpgrades: changes of the protocol at another server are counted among the streams, for resources
@@ -154,6 +167,50 @@ func TestAggregatedQueries(t *testing.T) {
 		w, body := e.do("GET", aggregatedPath+"/widgets?"+x.query, nil, "")
 		if w.StatusCode != x.code || x.code == http.StatusOK && body != x.asked {
 			t.Errorf("%s: %d %s, want %d %s", x.query, w.StatusCode, body, x.code, x.asked)
+		}
+	}
+}
+
+// TestHangingServerKeepsNoSeats: requests that another server does not answer give their seats back after a
+// second, as long as there are places for them.
+func TestHangingServerKeepsNoSeats(t *testing.T) {
+	hanging := make(chan struct{})
+	change, register := startWidgets(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hanging:
+			fmt.Fprint(w, "at last")
+		case <-r.Context().Done():
+		}
+	})
+	e := newFairEnv(t, 100, change, func(c *apiserver.Config) {
+		c.Limits.AggregatedWatches = 4 // and as many requests without a seat, of which two are a user's
+	})
+	register(e)
+	e.narrow(t) // one seat
+	results := make(chan string, 3)
+	for range cap(results) {
+		go func() {
+			for {
+				w, answer := e.do(http.MethodGet, aggregatedPath+"/namespaces/default/widgets", user("narrow"), "")
+				// In plain text it is the seat that is missing: one of the others has it for now.
+				if w.StatusCode != http.StatusTooManyRequests || w.Header.Get("Content-Type") == "application/json" {
+					results <- fmt.Sprint(w.StatusCode, " ", answer)
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+	}
+	if got, want := <-results, `429 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Too many requests, please try again later.","reason":"TooManyRequests"`; !strings.HasPrefix(got, want) {
+		t.Errorf("the one too many: %s", got)
+	}
+	if w, answer := e.do(http.MethodGet, maps, user("narrow"), ""); w.StatusCode != http.StatusOK {
+		t.Errorf("while two wait: %d %s", w.StatusCode, answer)
+	}
+	close(hanging)
+	for range 2 {
+		if got := <-results; got != "200 at last" {
+			t.Errorf("one of those that wait: %s", got)
 		}
 	}
 }

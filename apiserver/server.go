@@ -252,6 +252,7 @@ type Server struct {
 	gone     goneResources
 	// Places of watches, and of those at aggregated API servers.
 	watchShares, aggregatedWatchShares shares
+	elsewhere                          shares // of requests that other servers take long for
 	streams                            streamSet
 	slots                              *slots.Slots  // for what requests compute
 	writers                            slots.Writers // of each object
@@ -342,6 +343,7 @@ func New(cfg Config) (*Server, error) {
 	s.streams.shares = shares{limit: cfg.Limits.Streams, part: 2, masters: max(1, cfg.Limits.Streams/2), kubelet: cfg.Limits.Streams / 16}
 	s.watchShares = shares{limit: cfg.Limits.Watches, part: 2, kubelet: cfg.Limits.Watches / 16}
 	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 2, masters: cfg.Limits.AggregatedWatches, kubelet: cfg.Limits.AggregatedWatches / 16}
+	s.elsewhere = shares{limit: min(maxElsewhere, cfg.Limits.AggregatedWatches), part: 2, kubelet: maxElsewhere / 16}
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetGone()) })

@@ -32,8 +32,9 @@ const (
 // Request is one that goes to another server.
 type Request struct {
 	User *auth.User
-	// TimedOut answers a request whose time is over before the server has said anything.
-	TimedOut func()
+	// Ended answers a request whose context has ended before the server has said anything, and not by its client.
+	// cause is the context's.
+	Ended func(cause error)
 }
 
 // Serve has a request answered by the server of an APIService. w takes the answer; it must be an
@@ -76,7 +77,7 @@ func (a *Aggregator) Serve(w http.ResponseWriter, r *http.Request, to *Remote, a
 	if upgrades {
 		by = answer.dialing(to.server)
 	}
-	h := utilproxy.NewUpgradeAwareHandler(location, by, false, upgrades, responder{about.TimedOut})
+	h := utilproxy.NewUpgradeAwareHandler(location, by, false, upgrades, responder{about.Ended})
 	h.RejectForwardingRedirects = !a.cfg.ForwardRedirects
 	h.ServeHTTP(answer, out)
 }
@@ -141,12 +142,12 @@ func (t *roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // responder answers for a server that has not.
-type responder struct{ timedOut func() }
+type responder struct{ ended func(cause error) }
 
 // Error implements proxy.ErrorResponder.
 func (s responder) Error(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(r.Context().Err(), context.DeadlineExceeded) && s.timedOut != nil {
-		s.timedOut()
+	if cause := context.Cause(r.Context()); cause != nil && !errors.Is(cause, context.Canceled) && s.ended != nil {
+		s.ended(cause)
 		return
 	}
 	http.Error(w, "error trying to reach service: "+err.Error(), http.StatusServiceUnavailable)
