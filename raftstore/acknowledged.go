@@ -45,7 +45,7 @@ const keptStarts = 8
 // safe for concurrent use.
 type acknowledged struct {
 	mu      sync.Mutex
-	starts  map[proto.NodeID][]promise // the oldest first
+	starts  map[proto.NodeID]promises // the oldest first
 	lost    map[proto.NodeID]*proto.LostEntries
 	changes uint64 // since this process started
 }
@@ -55,7 +55,7 @@ func (a *acknowledged) note(id proto.NodeID, p promise) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.starts == nil {
-		a.starts = map[proto.NodeID][]promise{}
+		a.starts = map[proto.NodeID]promises{}
 	}
 	list := a.starts[id]
 	at := slices.IndexFunc(list, func(q promise) bool { return q.start == p.start })
@@ -75,16 +75,25 @@ func (a *acknowledged) note(id proto.NodeID, p promise) {
 	a.changes++
 }
 
-// before is what a node had promised before a start.
-func (a *acknowledged) before(id proto.NodeID, start uint64) (p promise) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, q := range a.starts[id] {
+// promises is what the starts of one node have promised.
+type promises []promise
+
+// before is what was promised before a start. The one that it is of must have been alive after these promises became
+// known: otherwise some may be of a later one.
+func (list promises) before(start uint64) (p promise) {
+	for _, q := range list {
 		if q.start != start {
 			p = p.and(q)
 		}
 	}
 	return p
+}
+
+// of is what a node has promised.
+func (a *acknowledged) of(id proto.NodeID) promises {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.starts[id])
 }
 
 // found forgets that a node has lost entries: it has come back with them.
@@ -123,7 +132,7 @@ func (a *acknowledged) keep(member func(proto.NodeID) bool) {
 		a.changes++
 		return true
 	}
-	maps.DeleteFunc(a.starts, func(id proto.NodeID, _ []promise) bool { return gone(id) })
+	maps.DeleteFunc(a.starts, func(id proto.NodeID, _ promises) bool { return gone(id) })
 	maps.DeleteFunc(a.lost, func(id proto.NodeID, _ *proto.LostEntries) bool { return gone(id) })
 }
 

@@ -64,8 +64,9 @@ type comparison struct {
 type peerStart struct {
 	start uint64
 	since int64 // Unix time
-	// asking has been sent the challenge, and has not sent it back.
+	// asking has been sent the challenge, and has not sent it back; evidence is what was known then.
 	asking, challenge uint64
+	evidence          promises
 }
 
 // toldStart says what a process of another node was told.
@@ -164,8 +165,9 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 	defer cancel()
 	req := &proto.AcknowledgedRequest{Start: c.start, Term: c.term, LastLogIndex: c.last}
 	for range comparedAfter {
+		evidence := s.evidence(proto.NodeID(id)) // before the call: who answers it is alive then
 		c.mu.Lock()
-		done, lost := c.with[id], c.lost
+		done, lost, was := c.with[id], c.lost, c.peers[id].start
 		c.mu.Unlock()
 		if done || lost != nil {
 			return lost
@@ -181,29 +183,54 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 			return s.hasLost(r.Lost)
 		}
 		s.hear(nil, r.Others)
+		lostThere := s.judge(proto.NodeID(id), r.Start, r.Term, r.LastLogIndex, evidence)
+		if !c.answered(id, was, r.Start) {
+			req.Challenge, req.Compared, req.CalleeLost = 0, 0, nil
+			continue
+		}
 		if r.Challenge == 0 {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.with[id] = true
-			if c.peers[id].start == 0 && r.Start != 0 {
-				c.peers[id] = peerStart{start: r.Start, since: time.Now().Unix()}
-			}
 			return c.lost
 		}
-		req.Challenge, req.Compared = r.Challenge, r.Start
-		req.CalleeLost = s.judge(proto.NodeID(id), r.Start, r.Term, r.LastLogIndex)
+		req.Challenge, req.Compared, req.CalleeLost = r.Challenge, r.Start, lostThere
 	}
 	return fmt.Errorf("%w: it takes no answer to its challenge", errNotCompared)
+}
+
+// answered notes that a process of a node has answered a call that was made when was was known as the one that this node
+// talks with. It returns false if another one has become known meanwhile: the answer may be that of a process that has ended
+// since. It comes before that process is told that it has been compared with, for from then on it acknowledges, and
+// what a process has acknowledged must never be taken for that of an earlier one.
+func (c *comparison) answered(id raft.ServerID, was, start uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.peers[id]
+	switch {
+	case start == 0 || p.start == start:
+	case p.start == was:
+		p.start, p.since = start, time.Now().Unix()
+		c.peers[id] = p
+	default:
+		return false
+	}
+	return true
 }
 
 // comparedAfter is how many calls it takes to compare with a node, and one more for each that is repeated.
 const comparedAfter = 5
 
-// judge returns what a process of a node has lost, nil: nothing that is known here.
-func (s *Store) judge(id proto.NodeID, start, term, last uint64) *proto.LostEntries {
-	c := &s.comparison
+// evidence is what is known here that a node has promised.
+func (s *Store) evidence(id proto.NodeID) promises {
 	s.transport.promises()
-	before := c.known.before(id, start)
+	return s.comparison.known.of(id)
+}
+
+// judge returns what a process of a node has lost, nil: nothing that is known here. It must have been alive since there
+// was the evidence.
+func (s *Store) judge(id proto.NodeID, start, term, last uint64, evidence promises) *proto.LostEntries {
+	c, before := &s.comparison, evidence.before(start)
 	if start == 0 || !before.broken(term, last) {
 		return nil
 	}
@@ -254,11 +281,15 @@ func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) 
 	if r.Unheard = !s.isMember(from); !r.Unheard {
 		s.hear(req.Known, req.Lost)
 	}
-	if own := c.known.before(s.cfg.Node, c.start); own.broken(c.term, c.last) {
+	if own := c.known.of(s.cfg.Node).before(c.start); own.broken(c.term, c.last) {
 		_ = s.hasLost(s.lostEntries(s.cfg.Node, c.term, c.last, own, from))
 	}
-	if r.Lost = s.judge(from, req.Start, req.Term, req.LastLogIndex); r.Lost != nil {
-		return r
+	evidence := s.evidence(from)
+	proven := c.proves(id, req.Start, req.Challenge)
+	if proven != nil {
+		if r.Lost = s.judge(from, req.Start, req.Term, req.LastLogIndex, proven.evidence); r.Lost != nil {
+			return r
+		}
 	}
 	_, r.Others, _ = c.known.all()
 	r.Others = slices.DeleteFunc(r.Others, func(l *proto.LostEntries) bool { return l.NodeId == string(from) })
@@ -268,20 +299,30 @@ func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.peers[id]; {
-	case p.start == req.Start:
-	case req.Challenge != 0 && p.asking == req.Start && p.challenge == req.Challenge:
+	case proven != nil:
 		c.peers[id] = peerStart{start: req.Start, since: time.Now().Unix()}
 		c.known.found(from)
+	case p.start == req.Start && !evidence.before(req.Start).broken(req.Term, req.LastLogIndex):
 	case p.asking == req.Start:
 		r.Challenge = p.challenge
 	default:
-		p.asking, p.challenge = req.Start, rand.Uint64()|1
+		p.asking, p.challenge, p.evidence = req.Start, rand.Uint64()|1, evidence
 		c.peers[id], r.Challenge = p, p.challenge
 	}
 	if r.Challenge == 0 && req.Compared == c.start && req.CalleeLost == nil {
 		c.with[id] = true
 	}
 	return r
+}
+
+// proves returns what was known when a process of a node was sent the challenge that it sends back, or nil.
+func (c *comparison) proves(id raft.ServerID, start, challenge uint64) *peerStart {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.peers[id]; challenge != 0 && p.asking == start && p.challenge == challenge {
+		return &p
+	}
+	return nil
 }
 
 // hear takes over what a member says of others. That a node has lost entries is old news if it has come back since.
@@ -390,7 +431,10 @@ func (s *Store) tell(m Server, known []*proto.Acknowledgement, lost []*proto.Los
 		_ = s.hasLost(r.Lost)
 	default:
 		s.hear(nil, r.Others)
-		if r.Unheard {
+		if r.Challenge != 0 {
+			c.again(raft.ServerID(m.ID)) // it doubts this process, or its own
+		}
+		if r.Challenge != 0 || r.Unheard {
 			return // it is told again
 		}
 		c.mu.Lock()

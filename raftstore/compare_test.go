@@ -48,7 +48,7 @@ func (c *cluster) knows(m, of *testNode) {
 	c.t.Helper()
 	want := uint64(of.Applied())
 	c.eventually(fmt.Sprintf("%s knows what %s has acknowledged", m.id, of.id), func() error {
-		if p := m.comparison.known.before(of.id, 1); p.committed < want {
+		if p := m.comparison.known.of(of.id).before(1); p.committed < want {
 			return fmt.Errorf("up to %d of %d", p.committed, want)
 		}
 		return nil
@@ -193,6 +193,83 @@ func TestNothingLost(t *testing.T) {
 	}
 }
 
+// TestPromisesAreNotOfAnEarlierProcess: what a node acknowledges is never taken for what it had acknowledged before it
+// started, however the two have compared: here the one that dials is not the one that has started.
+func TestPromisesAreNotOfAnEarlierProcess(t *testing.T) {
+	t.Parallel()
+	f := newFaults()
+	c := newCluster(t, 3, func(cfg *Config) {
+		f.install(cfg)
+		silent(cfg)
+	})
+	l := c.leader()
+	b := c.other(l)
+	c.writes(l, 10)
+	c.level(b)
+	c.knows(l, b)
+	for range 3 {
+		c.close(b)
+		f.mu.Lock()
+		for _, m := range c.nodes {
+			if m != b {
+				f.calls[[2]proto.NodeID{b.id, m.id}] = true // b calls nobody
+			}
+		}
+		f.mu.Unlock()
+		c.writes(c.leader(), 10)
+		c.open(b)
+		c.writes(c.leader(), 10)
+		c.level(b)
+		l := c.leader()
+		if got, want := l.comparison.startOf(raft.ServerID(b.id)), b.comparison.start; got != want {
+			t.Errorf("%s takes b for process %x, it is %x", l.id, got, want)
+		}
+		c.eventually("what b has acknowledged is known as its own", func() error {
+			for _, p := range l.evidence(b.id) {
+				if at := uint64(b.Applied()); p.start == b.comparison.start && p.committed >= at {
+					return nil
+				} else if p.start != b.comparison.start && p.committed >= at {
+					t.Fatalf("%+v is noted as an earlier process's: b is %x", p, b.comparison.start)
+				}
+			}
+			return errors.New("not yet")
+		})
+	}
+}
+
+// TestLateAnswers: an answer of a process that has ended neither passes for that of the next one, nor lets what that one
+// has acknowledged count against it.
+func TestLateAnswers(t *testing.T) {
+	var c comparison
+	c.peers = map[raft.ServerID]peerStart{"n": {start: 1}}
+	for _, x := range []struct {
+		name       string
+		was, start uint64
+		now        uint64
+		counts     bool
+	}{
+		{"the same process", 1, 1, 1, true},
+		{"the next one", 1, 2, 2, true},
+		{"late, of the one before", 1, 1, 2, false},
+		{"a release that says no start", 2, 0, 2, true},
+		{"the one after it", 2, 3, 3, true},
+	} {
+		if got := c.answered("n", x.was, x.start); got != x.counts || c.peers["n"].start != x.now {
+			t.Errorf("%s: %v, it is %d", x.name, got, c.peers["n"].start)
+		}
+	}
+	evidence := promises{{start: 1, term: 1, index: 10}}
+	c.peers["n"] = peerStart{start: 1, asking: 2, challenge: 7, evidence: evidence}
+	for _, x := range [][2]uint64{{1, 7}, {2, 8}, {2, 0}, {3, 7}} {
+		if c.proves("n", x[0], x[1]) != nil {
+			t.Errorf("process %d passes with challenge %d", x[0], x[1])
+		}
+	}
+	if p := c.proves("n", 2, 7); p == nil || len(p.evidence) != 1 {
+		t.Errorf("the process that was asked does not pass: %+v", p)
+	}
+}
+
 // TestPromises: what is broken by which start.
 func TestPromises(t *testing.T) {
 	var a acknowledged
@@ -213,11 +290,11 @@ func TestPromises(t *testing.T) {
 		{1, 5, 45, false},
 		{1, 4, 50, true},
 	} {
-		if got := a.before("n", tt.start).broken(tt.term, tt.last); got != tt.broken {
+		if got := a.of("n").before(tt.start).broken(tt.term, tt.last); got != tt.broken {
 			t.Errorf("start %d in term %d at %d: %v", tt.start, tt.term, tt.last, got)
 		}
 	}
-	if p := a.before("m", 3); p.broken(0, 0) {
+	if p := a.of("m").before(3); p.broken(0, 0) {
 		t.Errorf("of a node that is not known: %+v", p)
 	}
 }
@@ -230,7 +307,7 @@ func TestStartsAreBounded(t *testing.T) {
 	for range 3 {
 		for start := range uint64(3 * keptStarts) {
 			a.note("n", promise{start: start + 1, term: start%8 + 1, index: 10 * (start + 1)})
-			if p := a.before("n", 100); p.term >= 9 {
+			if p := a.of("n").before(100); p.term >= 9 {
 				t.Fatalf("what start 100 has acknowledged counts against it: %+v", p)
 			}
 		}
@@ -239,7 +316,7 @@ func TestStartsAreBounded(t *testing.T) {
 		t.Errorf("%d starts are kept", n)
 	}
 	a.note("n", promise{term: 10, index: 1})
-	if p := a.before("n", 3); p.term == 10 {
+	if p := a.of("n").before(3); p.term == 10 {
 		t.Error("what nobody has acknowledged counts")
 	}
 	a.keep(func(proto.NodeID) bool { return false })
