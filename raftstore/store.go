@@ -97,27 +97,36 @@ func (s *Store) openFiles() (err error) {
 	}); err != nil {
 		return err
 	}
-	state, err := s.db.Load()
-	if err != nil {
-		return err
+	s.fsm = &fsm{
+		db: s.db, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied,
+		trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports,
+	}
+	// The log is verified while the state is loaded: both wait for memory and the disk more than they compute.
+	var (
+		state   *mvcc.State
+		loadErr error
+		loading sync.WaitGroup
+	)
+	loading.Go(func() { state, loadErr = s.db.Load() })
+	s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
+		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
+		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
+		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
+	})
+	loading.Wait()
+	if loadErr != nil {
+		return loadErr
 	}
 	// Before other nodes reach this one: what it would apply and vote for may be more
 	// than it understands.
 	if err := checkFeature(state.Mark().Feature, cfg.TestHooks.Supports); err != nil {
 		return err
 	}
-	s.hub = watch.New(state)
-	s.fsm = &fsm{
-		db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied,
-		trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports,
-	}
-	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
-		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
-		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
-		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
-	}); err != nil {
+	if err != nil {
 		return err
 	}
+	s.hub = watch.New(state)
+	s.fsm.hub = s.hub
 	if s.snapshots, err = disk.NewSnapshotStore(s.db, cfg.Dir); err != nil {
 		return err
 	}

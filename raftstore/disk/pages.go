@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 )
 
 // checkPages walks the page tree of a bbolt file before bbolt does. bbolt
@@ -196,10 +197,11 @@ func (c *pageChecker) load(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// extend reads the pages that follow a first one.
+// extend reads the pages that follow a first one, behind it if b has the room: the next page is read into the same memory.
 func (c *pageChecker) extend(b []byte, id, overflow uint64) ([]byte, error) {
-	whole := make([]byte, int64(overflow+1)*c.pageSize)
-	n := copy(whole, b)
+	n := len(b)
+	more := int(int64(overflow) * c.pageSize)
+	whole := slices.Grow(b, more)[:n+more]
 	if _, err := c.r.ReadAt(whole[n:], int64(id+1)*c.pageSize); err != nil {
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
