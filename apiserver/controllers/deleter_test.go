@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,9 +21,10 @@ import (
 
 // judge is a plugin that answers for deletes as a test says.
 type judge struct {
-	mu    sync.Mutex
-	says  func(ctx context.Context, a *admission.Attributes) error
-	asked []string
+	mu     sync.Mutex
+	says   func(ctx context.Context, a *admission.Attributes) error
+	asked  []string
+	panics atomic.Int64
 }
 
 func (j *judge) Handles(a *admission.Attributes) bool { return a.Operation == admission.Delete }
@@ -116,7 +118,7 @@ var absent = metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "g
 func TestRulesHoldAnEnd(t *testing.T) {
 	t.Parallel()
 	j := &judge{}
-	e := newEnv(t, deleters, admission.Named{Name: "judge", Plugin: j})
+	e := newJudgedEnv(t, deleters, j)
 	protected := func(_ context.Context, a *admission.Attributes) error {
 		if strings.HasPrefix(a.Name, "kept") {
 			return apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, errors.New("it is protected"))
@@ -166,7 +168,7 @@ func TestRulesHoldAnEnd(t *testing.T) {
 func TestDeadRuleDelaysItsOwn(t *testing.T) {
 	t.Parallel()
 	j := &judge{}
-	e := newEnv(t, deleters, admission.Named{Name: "judge", Plugin: j})
+	e := newJudgedEnv(t, deleters, j)
 	hanging := make(chan struct{})
 	j.set(func(ctx context.Context, a *admission.Attributes) error {
 		if a.Resource.Resource != "configmaps" || !strings.HasPrefix(a.Namespace, "dead") {
@@ -244,7 +246,7 @@ func TestOutdatedRulesDeleteNothing(t *testing.T) {
 		once  sync.Once
 		asked int
 	)
-	e = newEnv(t, Config{}, admission.Named{Name: "judge", Plugin: j})
+	e = newJudgedEnv(t, Config{}, j)
 	j.set(func(context.Context, *admission.Attributes) error {
 		if asked++; asked > 1 {
 			return errors.New("refused by the new rule")
@@ -274,4 +276,39 @@ func TestOutdatedRulesDeleteNothing(t *testing.T) {
 	if got := e.keys(configMaps); !slices.Contains(got, "default/c") {
 		t.Error("it is gone")
 	}
+}
+
+// TestPanicsOfPluginsAreContained: a plugin that panics must not end the process, and then that of the next leader.
+func TestPanicsOfPluginsAreContained(t *testing.T) {
+	t.Parallel()
+	j := &judge{}
+	e := newJudgedEnv(t, deleters, j)
+	j.set(func(_ context.Context, a *admission.Attributes) error {
+		if a.Resource.Resource == "configmaps" {
+			panic("a bug of a plugin")
+		}
+		return nil
+	})
+	e.run()
+	e.namespace("n")
+	e.configMap("n", "c")
+	e.secret("n", "s")
+	e.configMap("default", "garbage", absent)
+	e.end("n")
+	e.await("the plugin has panicked", func() string {
+		if n := j.panics.Load(); n < 4 {
+			return fmt.Sprint(n, " times")
+		}
+		return ""
+	})
+	e.await("other kinds are gone", e.gone(secrets, "n/s"))
+	e.await("the condition says so", func() string {
+		if got := e.contentFailure("n"); !strings.Contains(got, "delete configmaps n/c: panic") {
+			return fmt.Sprintf("%q", got)
+		}
+		return ""
+	})
+	j.set(admitAll)
+	e.awaitFor(time.Minute, "the namespace is gone", e.gone("namespaces", "n"))
+	e.awaitFor(time.Minute, "the garbage is gone", e.gone(configMaps, "default/garbage"))
 }

@@ -32,9 +32,24 @@ type env struct {
 	stop   func() // ends what run has begun; the test's end does, too
 }
 
-func newEnv(t testing.TB, cfg Config, plugins ...admission.Named) *env {
+func newEnv(t testing.TB, cfg Config) *env {
 	t.Helper()
-	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now, Admission: func(view.Store, auth.Authorizer) []admission.Named { return plugins }})
+	return newEnvOn(objectstest.NewStore(t, objectstest.Options{Now: time.Now}), t, cfg)
+}
+
+// newJudgedEnv is newEnv with a plugin, which may panic.
+func newJudgedEnv(t testing.TB, cfg Config, j *judge) *env {
+	t.Helper()
+	return newEnvOn(objectstest.NewStore(t, objectstest.Options{
+		Now: time.Now, Panicked: func() { j.panics.Add(1) },
+		Admission: func(view.Store, auth.Authorizer) []admission.Named {
+			return []admission.Named{{Name: "judge", Plugin: j}}
+		},
+	}), t, cfg)
+}
+
+func newEnvOn(s *objectstest.Store, t testing.TB, cfg Config) *env {
+	t.Helper()
 	cfg.Log = slog.New(slog.DiscardHandler)
 	cfg.Published, cfg.Definitions, cfg.FlowControl = s.Memory.Published, s.Definitions, fairness.NewView(s.Memory, cfg.Log)
 	seen := &counts{running: map[string]bool{}, failed: map[string]int{}}

@@ -9,7 +9,8 @@ import (
 
 // DeleteAdmitted is DeleteAs for controllers whose deletes are a client's upstream: admission is asked about what user
 // deletes, and the entry says which rules that was decided by.
-func (o *Op) DeleteAdmitted(user *auth.User, options *metav1.DeleteOptions) (Written, error) {
+func (o *Op) DeleteAdmitted(user *auth.User, options *metav1.DeleteOptions) (w Written, err error) {
+	defer o.contain(&err)
 	o.User, o.admitted, o.DecidedAt = user, true, o.Store.Storage.State().Applied()
 	return o.DeleteAs(&audit.User{Name: user.Name, Groups: user.Groups}, options)
 }

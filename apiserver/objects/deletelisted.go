@@ -21,7 +21,7 @@ func (o *Op) DeleteListed(versions []*mvcc.Version, options *metav1.DeleteOption
 		one := o.Listed(SplitKey(o.Resource, v.Key))
 		ctx, end := slots.Fork(o.Context)
 		one.Context = ctx
-		err := one.deleteListed(v, options)
+		err := one.deleteListed(options)
 		end()
 		if len(one.warnings.lines) > 0 {
 			mu.Lock()
@@ -36,15 +36,17 @@ func (o *Op) DeleteListed(versions []*mvcc.Version, options *metav1.DeleteOption
 }
 
 // deleteListed deletes one listed object. It is an operation of its own in all but the answer.
-func (o *Op) deleteListed(v *mvcc.Version, options *metav1.DeleteOptions) (err error) {
-	// What contains a request's panic does not reach this goroutine.
-	defer func() {
-		if p := recover(); p != nil {
-			o.Store.Panicked(&o.Kind)
-			o.Store.Log.Error("panic in a request", "panic", p, "key", v.Key, "stack", string(debug.Stack()))
-			err = fmt.Errorf("delete %s: panic", v.Key)
-		}
-	}()
+func (o *Op) deleteListed(options *metav1.DeleteOptions) (err error) {
+	defer o.contain(&err) // what contains a request's panic does not reach this goroutine
 	_, _, err = o.Delete(options)
 	return err
+}
+
+// contain makes an error of a panic, such as that of a plugin, which must not end the process. It is deferred.
+func (o *Op) contain(err *error) {
+	if p := recover(); p != nil {
+		o.Store.Panicked(&o.Kind)
+		o.Store.panics.Error(o.Store.Log, "delete", "panic in an operation", "panic", p, "verb", o.Info.Verb, "resource", o.Resource.GroupResource(), "key", o.Key(), "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s %s %s: panic", o.Info.Verb, o.Resource.GroupResource(), o.Key())
+	}
 }

@@ -74,7 +74,7 @@ type Store struct {
 
 	updater storage.Updater // of writes, but for who is told of their retries
 	fields  fieldManagers
-	panics  *loglimit.Limiter // of validations
+	panics  *loglimit.Limiter // of validations and deletes
 	// indexes are of tables that are asked for by the value of a field, by their names. They are
 	// upstream's indexers.
 	indexes map[string]*view.FieldIndex

@@ -45,6 +45,8 @@ type Options struct {
 	Admission func(store view.Store, authorizer auth.Authorizer) []admission.Named
 	// Now is the time that objects get. Nil: it is noon of January 1, 2026.
 	Now func() time.Time
+	// Panicked is told of panics that were contained. Nil: they fail the test.
+	Panicked func()
 	// Before is called before each write is proposed, which then finds what it has done. Nil:
 	// nothing is.
 	Before func(mem *memstore.Store, w *proto.Write)
@@ -93,6 +95,13 @@ func NewStore(t testing.TB, o Options) *Store {
 	if o.Now == nil {
 		o.Now = func() time.Time { return noon }
 	}
+	panicked := func(k *request.Kind) {
+		if o.Panicked == nil {
+			t.Errorf("a panic: %v", k)
+			return
+		}
+		o.Panicked()
+	}
 	var chain admission.Interface
 	if o.Admission != nil {
 		chain = admission.NewChain(o.Admission(lag, o.Authorizer), nil)
@@ -101,7 +110,7 @@ func NewStore(t testing.TB, o Options) *Store {
 		Storage: lag, Reads: reads{reader, lag}, Kinds: definitions.Current, Authorizer: o.Authorizer, Admission: chain,
 		Strategies: builtin.Strategies(o.Kinds), Custom: &builtin.Custom, WatchTable: lag.watchTable,
 		Life: life, GarbageCollector: true, EventTTL: time.Hour, MaxObject: maxObject, MaxWrite: 10 * time.Second,
-		Retried: func(*request.Kind) {}, Panicked: func(k *request.Kind) { t.Errorf("a panic: %v", k) }, Log: log, Now: o.Now,
+		Retried: func(*request.Kind) {}, Panicked: panicked, Log: log, Now: o.Now,
 	})}
 }
 
