@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
@@ -110,7 +111,7 @@ func (c *call) aggregated() error {
 		until = time.Time{}
 	default:
 		var leave func()
-		ctx, leave = c.waitElsewhere(ctx)
+		ctx, leave = c.waitElsewhere(ctx, answer)
 		defer leave()
 	}
 	if !c.Info.IsResource {
@@ -147,25 +148,26 @@ const (
 	// nothing of this server that seats are for.
 	seatElsewhere = time.Second
 	// maxElsewhere is how many requests of all users may be without a seat.
-	maxElsewhere = 256
+	maxElsewhere = 1024
 )
 
-// errAllWait ends a request that another server does not answer, because its user has enough of them.
+// errAllWait ends a read that another server does not answer, because its user has enough of them.
 var errAllWait = errors.New("too many requests wait for other servers")
 
 // waitElsewhere has a request give its seat back if another server takes long for it, so that one that hangs does not keep
-// everybody from this server. The request ends with errAllWait if its user has no place among those that wait.
+// everybody from this server. If its user has no place among those that wait, a read whose answer has not begun ends with
+// errAllWait: its client may send it again. What the other server may have done keeps its seat.
 // leave is called at its end.
-func (c *call) waitElsewhere(ctx context.Context) (_ context.Context, leave func()) {
+func (c *call) waitElsewhere(ctx context.Context, answer *remoteAnswer) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	decided, entered := make(chan struct{}), false
 	timer := time.AfterFunc(seatElsewhere, func() {
 		defer close(decided)
 		if entered = c.s.elsewhere.enter(c.User); entered {
 			c.ticket.Release()
-			return
+		} else if !request.Mutates(c.Info.Verb) && !answer.begun.Load() {
+			cancel(errAllWait)
 		}
-		cancel(errAllWait)
 	})
 	return ctx, func() {
 		if !timer.Stop() {
@@ -182,6 +184,13 @@ func (c *call) waitElsewhere(ctx context.Context) (_ context.Context, leave func
 type remoteAnswer struct {
 	*call
 	stream *stream // of a request that may change the protocol
+	begun  atomic.Bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *remoteAnswer) WriteHeader(code int) {
+	a.begun.Store(true)
+	a.call.WriteHeader(code)
 }
 
 // Hijack implements http.Hijacker.

@@ -188,7 +188,11 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 			req.Challenge, req.Compared, req.CalleeLost = 0, 0, nil
 			continue
 		}
-		if r.Challenge == 0 {
+		if r.Start != 0 && lostThere == nil {
+			c.known.found(proto.NodeID(id))
+		}
+		// It may know this process, and not have compared with it: then it has to be told that this one has.
+		if r.Challenge == 0 && (r.Start == 0 || req.Compared == r.Start) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.with[id] = true
@@ -210,8 +214,7 @@ func (c *comparison) answered(id raft.ServerID, was, start uint64) bool {
 	switch {
 	case start == 0 || p.start == start:
 	case p.start == was:
-		p.start, p.since = start, time.Now().Unix()
-		c.peers[id] = p
+		c.peers[id] = peerStart{start: start, since: time.Now().Unix()} // without the challenge of an earlier one
 	default:
 		return false
 	}
@@ -299,7 +302,7 @@ func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch p := c.peers[id]; {
-	case proven != nil:
+	case proven != nil && p.asking == req.Start && p.challenge == req.Challenge:
 		c.peers[id] = peerStart{start: req.Start, since: time.Now().Unix()}
 		c.known.found(from)
 	case p.start == req.Start && !evidence.before(req.Start).broken(req.Term, req.LastLogIndex):

@@ -218,9 +218,9 @@ func TestPromisesAreNotOfAnEarlierProcess(t *testing.T) {
 		f.mu.Unlock()
 		c.writes(c.leader(), 10)
 		c.open(b)
-		c.writes(c.leader(), 10)
+		c.makeLeader(l.id)
+		c.writes(l, 10)
 		c.level(b)
-		l := c.leader()
 		if got, want := l.comparison.startOf(raft.ServerID(b.id)), b.comparison.start; got != want {
 			t.Errorf("%s takes b for process %x, it is %x", l.id, got, want)
 		}
@@ -258,6 +258,10 @@ func TestLateAnswers(t *testing.T) {
 			t.Errorf("%s: %v, it is %d", x.name, got, c.peers["n"].start)
 		}
 	}
+	c.peers["n"] = peerStart{start: 1, asking: 2, challenge: 7}
+	if !c.answered("n", 1, 3) || c.proves("n", 2, 7) != nil {
+		t.Errorf("process 2 passes with its challenge, and 3 has answered: %+v", c.peers["n"])
+	}
 	evidence := promises{{start: 1, term: 1, index: 10}}
 	c.peers["n"] = peerStart{start: 1, asking: 2, challenge: 7, evidence: evidence}
 	for _, x := range [][2]uint64{{1, 7}, {2, 8}, {2, 0}, {3, 7}} {
@@ -268,6 +272,38 @@ func TestLateAnswers(t *testing.T) {
 	if p := c.proves("n", 2, 7); p == nil || len(p.evidence) != 1 {
 		t.Errorf("the process that was asked does not pass: %+v", p)
 	}
+}
+
+// TestOneDialsForBoth: nodes of which only one can dial compare, also where they know each other's processes already; and a node
+// that comes back with what it has is not listed as one that has lost entries.
+func TestOneDialsForBoth(t *testing.T) {
+	t.Parallel()
+	f := newFaults()
+	c := newCluster(t, 3, func(cfg *Config) { f.install(cfg) })
+	l := c.leader()
+	b := c.other(l)
+	c.writes(l, 10)
+	c.level(b)
+	c.knows(l, b)
+	f.mu.Lock()
+	f.calls[[2]proto.NodeID{b.id, l.id}] = true
+	f.mu.Unlock()
+	b.comparison.again(raft.ServerID(l.id))
+	l.comparison.known.lose(&proto.LostEntries{NodeId: string(b.id)})
+	l.comparison.again(raft.ServerID(b.id))
+	c.eventually("both have compared", func() error {
+		if !b.Compared(l.id) || !l.Compared(b.id) {
+			l.comparison.again(raft.ServerID(b.id))
+			return fmt.Errorf("b: %v, l: %v", b.Compared(l.id), l.Compared(b.id))
+		}
+		return nil
+	})
+	c.eventually("nothing is lost", func() error {
+		if lost := l.Lost(); len(lost) > 0 {
+			return fmt.Errorf("%v", lost)
+		}
+		return nil
+	})
 }
 
 // TestPromises: what is broken by which start.

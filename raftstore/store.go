@@ -115,7 +115,7 @@ func (s *Store) openFiles() (err error) {
 	})
 	loading.Wait()
 	if loadErr != nil {
-		return loadErr
+		return errors.Join(loadErr, err)
 	}
 	// Before other nodes reach this one: what it would apply and vote for may be more
 	// than it understands.

@@ -144,8 +144,8 @@ func compiledAmong(o *objects.Op) (size int, err error) {
 	return size, nil
 }
 
-// boundCompiled refuses what would have all policies and configurations of webhooks take more than maxCompiled.
-// Writes on several nodes at once may exceed it together, by one each.
+// boundCompiled refuses what would have all policies and configurations of webhooks take more than maxCompiled. Of
+// two writes at once the second is decided again, as each of them changes a rule of all writes.
 func boundCompiled(o *objects.Op, obj, old tree.Object, path string) (field.ErrorList, error) {
 	size := compiledSize(obj)
 	if size <= compiledSize(old) {

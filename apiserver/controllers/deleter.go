@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// reviewPatience is how long a delete may keep others waiting. Webhooks answer in milliseconds, or are given up
+	// reviewPatience is how long the admission of a delete may keep others waiting. Webhooks answer in milliseconds, or are given up
 	// after up to 30 s.
 	reviewPatience = time.Second
 	// slowFor is how long the deletes of a resource in a namespace count as slow after one of them was.
@@ -35,20 +35,21 @@ type deleter struct {
 // place is where deletes are alike: rules select resources and namespaces.
 type place struct{ table, namespace string }
 
-// delete deletes the object of an operation, as DeleteAdmitted does. Unless it may be slow, it ends with errSlow after
-// reviewPatience, and at once where deletes are slow.
+// delete deletes the object of an operation, as DeleteAdmitted does. Unless it may be slow, it ends with errSlow if its
+// admission takes longer than reviewPatience, and at once where that was so.
 func (d *deleter) delete(o *objects.Op, options *metav1.DeleteOptions, slow bool) error {
-	at, limit := place{o.Resource.Table(), o.Info.ObjectNamespace}, longestDelete
-	if !slow {
-		if limit = reviewPatience; d.isSlow(at) {
-			return errSlow
-		}
+	at, patience := place{o.Resource.Table(), o.Info.ObjectNamespace}, reviewPatience
+	switch {
+	case slow:
+		patience = 0
+	case d.isSlow(at):
+		return errSlow
 	}
-	ctx, cancel := context.WithTimeoutCause(o.Context, limit, errSlow)
+	ctx, cancel := context.WithTimeout(o.Context, longestDelete)
 	defer cancel()
 	o.Context = ctx
-	_, err := o.DeleteAdmitted(d.user, options)
-	if err == nil || slow || !errors.Is(context.Cause(ctx), errSlow) {
+	_, err := o.DeleteAdmitted(d.user, options, patience)
+	if !errors.Is(err, objects.ErrSlowAdmission) {
 		return err
 	}
 	now := time.Now()
@@ -74,27 +75,33 @@ const mostRefused = 100
 
 // refusals are what rules of the cluster say of some of many objects: the others are deleted. Safe for concurrent use.
 type refusals struct {
-	mu    sync.Mutex
-	first error
-	n     int
+	mu          sync.Mutex
+	n           int
+	first, last string // keys
+	err         error  // of the first one by its key: the next attempt says the same, and changes no condition
 }
 
 // take returns the result of a delete if it is the end of all. That an object is gone is no error.
-func (r *refusals) take(err error) error {
+func (r *refusals) take(o *objects.Op, err error) error {
 	var s apierrors.APIStatus
-	if err == nil || apierrors.IsNotFound(err) {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
 		return nil
-	}
-	if !errors.As(err, &s) || s.Status().Code >= 500 || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) {
+	case !o.RefusedByPlugin(), !errors.As(err, &s), s.Status().Code >= 500: // a webhook that fails is no refusal
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.first == nil {
-		r.first = err
+	key := o.Key()
+	if r.n == 0 || key < r.first {
+		r.first, r.err = key, err
 	}
+	r.last = max(r.last, key)
 	if r.n++; r.n == mostRefused {
-		return r.first
+		return errEnough
 	}
 	return nil
 }
+
+// errEnough ends an attempt after mostRefused.
+var errEnough = errors.New("enough refusals")

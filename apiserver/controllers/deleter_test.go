@@ -163,6 +163,57 @@ func TestRulesHoldAnEnd(t *testing.T) {
 	e.awaitFor(time.Minute, "the garbage is gone", e.gone(configMaps, "default/kept"))
 }
 
+// TestManyProtected: however many objects a rule protects, those behind them go, and attempts become rarer.
+func TestManyProtected(t *testing.T) {
+	t.Parallel()
+	j := &judge{}
+	e := newJudgedEnv(t, deleters, j)
+	j.set(func(_ context.Context, a *admission.Attributes) error {
+		if strings.HasPrefix(a.Name, "kept") {
+			return apierrors.NewConflict(a.Resource.GroupResource(), a.Name, errors.New("it is protected")) // also with this code
+		}
+		return nil
+	})
+	e.run()
+	e.namespace("n")
+	const protected = 2*mostRefused + 20
+	for i := range protected {
+		e.configMap("n", fmt.Sprintf("kept%03d", i))
+	}
+	e.configMap("n", "z")
+	e.end("n")
+	e.await("what is behind them is gone", e.gone(configMaps, "n/z"))
+	if got := len(e.keys(configMaps)); got != protected {
+		t.Errorf("%d are left, %d are protected", got, protected)
+	}
+
+	e.namespace("few")
+	for i := range 8 {
+		e.configMap("few", fmt.Sprint("kept", i))
+	}
+	began := time.Now()
+	e.end("few")
+	const attempts = 5 // with pauses of 0.1, 0.2, 0.4 and 0.8 s
+	e.await("it is tried again", func() string {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		n := 0
+		for _, about := range j.asked {
+			if strings.HasSuffix(about, " few/kept0") {
+				n++
+			}
+		}
+		if n < attempts {
+			return fmt.Sprint(n, " times")
+		}
+		return ""
+	})
+	//wall: a pause may be longer, but not shorter
+	if took := time.Since(began); took < 1300*time.Millisecond {
+		t.Errorf("%d attempts in %s", attempts, took)
+	}
+}
+
 // TestDeadRuleDelaysItsOwn: a plugin that does not answer keeps nothing waiting that it is not asked about,
 // however much it is asked about.
 func TestDeadRuleDelaysItsOwn(t *testing.T) {
@@ -270,7 +321,7 @@ func TestOutdatedRulesDeleteNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := op.DeleteAdmitted(asGarbageCollector, &metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "refused by the new rule") {
+	if _, err := op.DeleteAdmitted(asGarbageCollector, &metav1.DeleteOptions{}, 0); err == nil || !strings.Contains(err.Error(), "refused by the new rule") {
 		t.Errorf("it ends with %v", err)
 	}
 	if got := e.keys(configMaps); !slices.Contains(got, "default/c") {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +34,10 @@ type emptier struct {
 	remote  *elsewhere
 	deletes deleter
 
-	mu   sync.Mutex
-	held map[string]int // objects left in namespaces that could not go
+	mu     sync.Mutex
+	held   map[string]int    // objects left in namespaces that could not go
+	behind map[place]string  // where the next attempt begins
+	known  map[string]string // uids of the namespaces that were queued
 }
 
 // emptyNamespaces deletes the content of terminating namespaces and then the
@@ -47,7 +51,7 @@ func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
 	published, end := l.cfg.Published()
 	defer end()
 	ctx, cancel := context.WithCancel(ctx)
-	e := &emptier{l: l, reports: r, held: map[string]int{}, deletes: deleter{user: asNamespaceController}}
+	e := &emptier{l: l, reports: r, held: map[string]int{}, behind: map[place]string{}, known: map[string]string{}, deletes: deleter{user: asNamespaceController}}
 	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
 	e.queue.open(ctx)
 	e.remote = newElsewhere(ctx, l, r, e.queue.add)
@@ -55,12 +59,11 @@ func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
 	defer e.queue.close()
 	defer cancel()
 	for {
-		names, err := l.terminatingNamespaces()
+		terminating, err := l.terminatingNamespaces()
 		if err != nil {
 			return fmt.Errorf("list terminating namespaces: %w", err)
 		}
-		e.forget(names)
-		for _, name := range names {
+		for _, name := range e.follow(terminating) {
 			e.queue.add(name)
 		}
 		if err := e.await(ctx, changed, published); err != nil {
@@ -105,20 +108,23 @@ func (e *emptier) retryHeld() bool {
 	return len(e.held) > 0
 }
 
-// forget drops what is known of namespaces that are not among names.
-func (e *emptier) forget(names []string) {
+// follow returns the namespaces that were not being deleted before, and drops what is known of those that
+// are not any more. Others change by what this controller says of them, and to try them again then would end their pauses.
+func (e *emptier) follow(terminating map[string]string) (begun []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	there := map[string]bool{}
-	for _, name := range names {
-		there[name] = true
-	}
-	for name := range e.held {
-		if !there[name] {
-			delete(e.held, name)
+	for name, uid := range terminating {
+		if e.known[name] != uid {
+			begun = append(begun, name)
 		}
 	}
-	e.remote.forget(there)
+	slices.Sort(begun)
+	e.known = terminating
+	is := func(name string) bool { return terminating[name] != "" }
+	maps.DeleteFunc(e.held, func(name string, _ int) bool { return !is(name) })
+	maps.DeleteFunc(e.behind, func(at place, _ string) bool { return !is(at.namespace) })
+	e.remote.forget(is)
+	return begun
 }
 
 func (e *emptier) work(ctx context.Context, name string, slow bool) error {
@@ -142,15 +148,15 @@ func (e *emptier) failed(name string, err error) {
 	}
 }
 
-// terminatingNamespaces returns the namespaces that are being deleted, as this
+// terminatingNamespaces returns the namespaces that are being deleted, with their uids, as this
 // node sees it.
-func (l *Loops) terminatingNamespaces() ([]string, error) {
-	var names []string
+func (l *Loops) terminatingNamespaces() (map[string]string, error) {
+	uids := map[string]string{}
 	versions, err := l.objects.Range(objects.NamespacesTable, "")
 	for _, v := range versions {
 		if v.Flags&proto.FlagTerminating != 0 {
-			names = append(names, v.Key)
+			uids[v.Key] = v.UID
 		}
 	}
-	return names, err
+	return uids, err
 }

@@ -103,14 +103,18 @@ func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
 		var refusals refusals
-		err = objects.Each(slices.DeleteFunc(versions, deletionUnderWay), func(v *mvcc.Version) error {
-			return refusals.take(e.deletes.delete(l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete"), options, slow))
+		err = objects.Each(e.inTurn(slices.DeleteFunc(versions, deletionUnderWay), place{table, namespace}), func(v *mvcc.Version) error {
+			o := l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete")
+			return refusals.take(o, e.deletes.delete(o, options, slow))
 		})
-		if errors.Is(err, errSlow) {
+		switch {
+		case errors.Is(err, errSlow):
 			return err
-		}
-		if err == nil {
-			err = refusals.first
+		case errors.Is(err, errEnough):
+			e.beginBehind(place{table, namespace}, refusals.last)
+			err = refusals.err
+		case err == nil:
+			err = refusals.err
 		}
 		if err == nil {
 			versions, err = l.objects.Range(table, prefix)
@@ -128,6 +132,26 @@ func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace
 		}
 	}
 	return nil
+}
+
+// inTurn has an attempt begin with the objects behind those that were refused in the one before, if that
+// ended with them: all have their turn, however many are protected.
+func (e *emptier) inTurn(versions []*mvcc.Version, at place) []*mvcc.Version {
+	e.mu.Lock()
+	key, ok := e.behind[at]
+	delete(e.behind, at)
+	e.mu.Unlock()
+	if !ok {
+		return versions
+	}
+	i := slices.IndexFunc(versions, func(v *mvcc.Version) bool { return v.Key > key })
+	return slices.Concat(versions[max(i, 0):], versions[:max(i, 0)])
+}
+
+func (e *emptier) beginBehind(at place, key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.behind[at] = key
 }
 
 // deletionUnderWay reports whether another delete would change nothing: a deletion

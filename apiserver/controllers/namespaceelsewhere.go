@@ -72,16 +72,16 @@ func (e *elsewhere) close() {
 }
 
 // forget drops what is known of namespaces that are not there. What still runs for them ends by itself.
-func (e *elsewhere) forget(there map[string]bool) {
+func (e *elsewhere) forget(there func(name string) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name := range e.of {
-		if !there[name] {
+		if !there(name) {
 			delete(e.of, name)
 		}
 	}
 	for name := range e.unknown {
-		if !there[name] {
+		if !there(name) {
 			delete(e.unknown, name)
 		}
 	}

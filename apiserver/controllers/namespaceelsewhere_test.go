@@ -471,6 +471,6 @@ func TestElsewhereAnother(t *testing.T) {
 	ask(string(ns.UID), 3) // it is not being deleted
 	deleteNamespaces(e, "a")
 	ask("another", 3)
-	of.forget(nil)
+	of.forget(func(string) bool { return false })
 	ask(string(ns.UID), 0)
 }

@@ -106,7 +106,9 @@ func (q *queue) run(slow int) {
 }
 
 func (q *queue) done(key string, err error) {
-	slow := errors.Is(err, errSlow)
+	q.mu.Lock()
+	slow := errors.Is(err, errSlow) && q.items[key].slow == 0
+	q.mu.Unlock()
 	if err != nil && !slow && q.ctx.Err() == nil {
 		q.failed(key, err)
 	}

@@ -1,6 +1,9 @@
 package objects
 
 import (
+	"context"
+	"errors"
+
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -127,11 +130,24 @@ func (o *Op) admitDelete(options *metav1.DeleteOptions, cur *mvcc.Version) error
 		return err
 	}
 	a.Old = old
-	if err := chain.Admit(o.Context, a); err != nil {
-		return err
+	ctx := o.Context
+	if o.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.patience, ErrSlowAdmission)
+		defer cancel()
 	}
-	return chain.Validate(o.Context, a)
+	if err = chain.Admit(ctx, a); err == nil {
+		err = chain.Validate(ctx, a)
+	}
+	if errors.Is(context.Cause(ctx), ErrSlowAdmission) {
+		return ErrSlowAdmission // also where a failure of the plugin's would admit
+	}
+	o.refusedByPlugin = err != nil
+	return err
 }
+
+// RefusedByPlugin says that admission has refused the last decision.
+func (o *Op) RefusedByPlugin() bool { return o.refusedByPlugin }
 
 // Annotate adds a note to the operation's audit event, if it has one of that level or above.
 func (o *Op) Annotate(key, value string, from auditinternal.Level) {

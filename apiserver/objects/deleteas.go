@@ -1,17 +1,24 @@
 package objects
 
 import (
+	"errors"
+	"time"
+
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ErrSlowAdmission is the end of a delete whose admission took longer than it was to be waited for.
+var ErrSlowAdmission = errors.New("admission takes long")
+
 // DeleteAdmitted is DeleteAs for controllers whose deletes are a client's upstream: admission is asked about what user
-// deletes, and the entry says which rules that was decided by.
-func (o *Op) DeleteAdmitted(user *auth.User, options *metav1.DeleteOptions) (w Written, err error) {
+// deletes, and the entry says which rules that was decided by. If the plugins take longer than patience, it is
+// ErrSlowAdmission; zero: they may take as long as they take.
+func (o *Op) DeleteAdmitted(user *auth.User, options *metav1.DeleteOptions, patience time.Duration) (w Written, err error) {
 	defer o.contain(&err)
-	o.User, o.admitted, o.DecidedAt = user, true, o.Store.Storage.State().Applied()
+	o.User, o.admitted, o.patience, o.DecidedAt = user, true, patience, o.Store.Storage.State().Applied()
 	return o.DeleteAs(&audit.User{Name: user.Name, Groups: user.Groups}, options)
 }
 

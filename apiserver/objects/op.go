@@ -41,6 +41,8 @@ type Op struct {
 	Client bool
 	// admitted has plugins asked although no client asks: see DeleteAdmitted.
 	admitted bool
+	// patience is how long admission may take; zero: as long as it takes.
+	patience time.Duration
 	// Other is what the body of a custom resource says to be, if that is not of the resource's kind:
 	// upstream reads any kind, completes and prunes its own only, and refuses others when they are
 	// validated. Nil: it is of the kind.
