@@ -60,6 +60,7 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	r, err := l.Propose(c.ctx(), write("k", "v"))
 	noError(t, err)
 	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
+	noError(t, next.WaitApplied(c.ctx(), r.Revision)) // it could not be elected, and is asked to campaign only once
 	term := l.raft.CurrentTerm()
 	m.Store(slow)
 	noError(t, l.TransferLeadership(c.ctx(), next.id))
