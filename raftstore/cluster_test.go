@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 )
@@ -193,6 +195,12 @@ func (c *cluster) leader() *testNode {
 // makeLeader makes a node the leader. On a busy machine the leader may change meanwhile.
 func (c *cluster) makeLeader(id proto.NodeID) {
 	c.t.Helper()
+	// One that campaigned beside the leader, and lost, is a candidate for an election timeout, and cannot be asked to
+	// campaign again.
+	if m := c.nodes[id]; m.raft.State() == raft.Candidate {
+		c.close(m)
+		c.open(m)
+	}
 	c.eventually(string(id)+" leads", func() error {
 		if c.nodes[id].IsLeader() {
 			return nil
