@@ -111,7 +111,7 @@ func (c *call) aggregated() error {
 		until = time.Time{}
 	default:
 		var leave func()
-		ctx, leave = c.waitElsewhere(ctx, answer)
+		ctx, leave = answer.holdSeat(ctx)
 		defer leave()
 	}
 	if !c.Info.IsResource {
@@ -154,18 +154,18 @@ const (
 // errAllWait ends a read that another server does not answer, because its user has enough of them.
 var errAllWait = errors.New("too many requests wait for other servers")
 
-// waitElsewhere has a request give its seat back if another server takes long for it, so that one that hangs does not keep
+// holdSeat has a request give its seat back if another server takes long for it, so that one that hangs does not keep
 // everybody from this server. If its user has no place among those that wait, a read whose answer has not begun ends with
 // errAllWait: its client may send it again. What the other server may have done keeps its seat.
 // leave is called at its end.
-func (c *call) waitElsewhere(ctx context.Context, answer *remoteAnswer) (_ context.Context, leave func()) {
+func (a *remoteAnswer) holdSeat(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	decided, entered := make(chan struct{}), false
 	timer := time.AfterFunc(seatElsewhere, func() {
 		defer close(decided)
-		if entered = c.s.elsewhere.enter(c.User); entered {
-			c.ticket.Release()
-		} else if !request.Mutates(c.Info.Verb) && !answer.begun.Load() {
+		if entered = a.s.elsewhere.enter(a.User); entered {
+			a.ticket.Release()
+		} else if !request.Mutates(a.Info.Verb) && !a.begun.Load() {
 			cancel(errAllWait)
 		}
 	})
@@ -173,7 +173,7 @@ func (c *call) waitElsewhere(ctx context.Context, answer *remoteAnswer) (_ conte
 		if !timer.Stop() {
 			<-decided
 			if entered {
-				c.s.elsewhere.leave(c.User)
+				a.s.elsewhere.leave(a.User)
 			}
 		}
 		cancel(nil)
