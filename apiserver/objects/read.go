@@ -34,7 +34,7 @@ func (s *Store) Find(table, key string, plan consistency.Plan, at proto.Revision
 		if t != nil {
 			v, err = t.Get(key, at)
 		}
-		if !overtaken(err, plan) {
+		if !s.overtaken(err, plan, at) {
 			return v, at, err
 		}
 	}
@@ -48,7 +48,7 @@ func (s *Store) Scan(table string, plan consistency.Plan, at proto.Revision, q m
 			q.At = at
 			page, err = t.Range(q)
 		}
-		if !overtaken(err, plan) {
+		if !s.overtaken(err, plan, at) {
 			return page, at, err
 		}
 	}
@@ -69,10 +69,10 @@ func (s *Store) tableAt(table string, plan consistency.Plan, at proto.Revision) 
 	return t, at, nil
 }
 
-// overtaken reports whether the floor has passed what was the newest revision a
-// moment ago, so that the read is to be done again.
-func overtaken(err error, plan consistency.Plan) bool {
-	return errors.Is(err, mvcc.ErrCompacted) && plan.Mode != consistency.Exact
+// overtaken reports whether the read is to be done again: the floor has passed what was the newest revision a
+// moment ago, or the table was dropped meanwhile, so that the error says nothing about the revision.
+func (s *Store) overtaken(err error, plan consistency.Plan, at proto.Revision) bool {
+	return errors.Is(err, mvcc.ErrCompacted) && (plan.Mode != consistency.Exact || s.Storage.State().Floor() <= at)
 }
 
 // Range returns the live versions of a table below a prefix.

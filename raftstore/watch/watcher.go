@@ -64,6 +64,20 @@ func (w *Watcher) skip(to proto.Revision) {
 
 // read reads up to applied, or until buf is full.
 func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Revision) (n int, err error) {
+	for {
+		got, err := w.readTable(state, buf[n:], applied)
+		n += got
+		// A table that is dropped while it is read says that it is compacted, whatever was read of it. The next look
+		// finds that it is gone, or the one that was made since.
+		if !errors.Is(err, mvcc.ErrCompacted) || state.Floor() > w.after {
+			return n, err
+		}
+		w.cursor = nil
+	}
+}
+
+// readTable does so in the table that there is now. With an error, n versions were read before it.
+func (w *Watcher) readTable(state *mvcc.State, buf []*mvcc.Version, applied proto.Revision) (n int, err error) {
 	t := state.Table(w.table)
 	if t == nil {
 		if state.Floor() > w.after {
@@ -89,7 +103,7 @@ func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Rev
 		room := buf[n:]
 		got, err := w.cursor.Next(room, applied)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
 		w.after = w.cursor.After()
 		for _, v := range room[:got] {
