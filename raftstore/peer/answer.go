@@ -99,6 +99,14 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 		if len(install.Transfer) != transferID {
 			return s.turnAway(req, fmt.Errorf("%w: a snapshot with a transfer id of %d bytes", errFrame, len(install.Transfer)), t.timeout)
 		}
+	}
+	switch err := t.admitted(req); {
+	case errors.Is(err, raft.ErrTransportShutdown):
+		return err
+	case err != nil:
+		return s.turnAway(req, err, t.timeout)
+	}
+	if install != nil {
 		return t.serveSnapshot(t.receiving(s, install), rpc, answers)
 	}
 	got, err := t.ask(rpc, answers)
@@ -165,13 +173,10 @@ func normalize(req any) error {
 	return nil
 }
 
-// ask hands a request to Raft, if its sender is admitted, and waits for its answer.
+// ask hands a request to Raft and waits for its answer. The error is raft.ErrTransportShutdown.
 func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPCResponse, error) {
-	switch err := t.give(rpc); {
-	case errors.Is(err, raft.ErrTransportShutdown):
+	if err := t.give(rpc); err != nil {
 		return raft.RPCResponse{}, err
-	case err != nil:
-		return raft.RPCResponse{Error: err}, nil
 	}
 	select {
 	case got := <-answers:
@@ -210,9 +215,6 @@ func (t *Transport) admitted(req any) error {
 
 // give waits until Raft takes a request.
 func (t *Transport) give(rpc raft.RPC) error {
-	if err := t.admitted(rpc.Command); err != nil {
-		return err
-	}
 	if t.isUrgent(rpc.Command) {
 		t.urgent.Add(1)
 		defer t.urgent.Add(-1)

@@ -328,6 +328,30 @@ func TestNoTransferID(t *testing.T) {
 	})
 }
 
+// TestSnapshotOfAStranger: a snapshot whose sender is not admitted changes nothing. Its term above all: what the leader of
+// a lower one sends would no longer interrupt a snapshot whose connection has broken.
+func TestSnapshotOfAStranger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipes.New()
+		same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
+		b := NewTransportOn(p.Join("b"), same, 2*time.Second, slog.New(slog.DiscardHandler), true)
+		defer b.Close()
+		b.Admit(func(any, raft.ServerID, raft.ServerAddress) error { return errors.New("a stranger") })
+		var got [][]byte
+		serveWith(b, takesSnapshots(&got, 0))
+		a := join(p, "a")
+		defer a.Close()
+		req := &raft.InstallSnapshotRequest{RPCHeader: ofA, Term: 99, Size: 5}
+		err := a.InstallSnapshot("b", "b", req, &raft.InstallSnapshotResponse{}, strings.NewReader("12345"))
+		if !isRemote(err) || !strings.Contains(err.Error(), "a stranger") || len(got) > 0 {
+			t.Errorf("%v, and Raft got %q", err, got)
+		}
+		if term := b.installing.Load(); term != 0 || !b.isUrgent(&raft.AppendEntriesRequest{Term: 4}) {
+			t.Errorf("term %d counts", term)
+		}
+	})
+}
+
 // TestRewind: where a receiver may say that it is.
 func TestRewind(t *testing.T) {
 	data := randomBytes(5 * sendChunk)
