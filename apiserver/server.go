@@ -340,10 +340,11 @@ func New(cfg Config) (*Server, error) {
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.slots = slots.NewSlots(cfg.Observer.WaitedForSlot)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
-	s.streams.shares = shares{limit: cfg.Limits.Streams, part: 2, masters: max(1, cfg.Limits.Streams/2), kubelet: cfg.Limits.Streams / 16}
-	s.watchShares = shares{limit: cfg.Limits.Watches, part: 2, kubelet: cfg.Limits.Watches / 16}
-	s.aggregatedWatchShares = shares{limit: cfg.Limits.AggregatedWatches, part: 2, masters: cfg.Limits.AggregatedWatches, kubelet: cfg.Limits.AggregatedWatches / 16}
-	s.elsewhere = shares{limit: min(maxElsewhere, cfg.Limits.AggregatedWatches), part: 2, kubelet: maxElsewhere / 16}
+	s.streams.shares = newShares(cfg.Limits.Streams, 1, max(1, cfg.Limits.Streams/2))
+	// Large clusters have thousands of kubelets with a dozen watches each, all at one node when the others are away.
+	s.watchShares = newShares(cfg.Limits.Watches, 4, 0)
+	s.aggregatedWatchShares = newShares(cfg.Limits.AggregatedWatches, 1, cfg.Limits.AggregatedWatches)
+	s.elsewhere = newShares(min(maxElsewhere, cfg.Limits.AggregatedWatches), 1, 0)
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetGone()) })

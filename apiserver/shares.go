@@ -10,38 +10,68 @@ import (
 // that who comes last finds a place, too. Administrators, the cluster's own components and kubelets have places of their own:
 // they are needed most when users have taken all others. Safe for concurrent use.
 type shares struct {
-	// limit is how many places all users have together, and part which part of those that others leave is one user's (2:
-	// half of them).
-	limit, part int
+	users, kubelets pool
 	// masters is how many places each administrator and each component has. 0: as many as there are asked for.
 	masters int
-	// kubelet is how many places each kubelet has.
-	kubelet int
 
-	mu  sync.Mutex
-	all int            // of users; guarded by mu
-	of  map[string]int // by owner; guarded by mu
+	mu sync.Mutex
+	of map[string]int // by owner; guarded by mu
+}
+
+// newShares returns shares of so many places for users, and kubelets times as many for kubelets, of which each has as many as
+// a sixteenth of the users'. Together they are bounded, too: who has a bootstrap token can make kubelets as it likes.
+func newShares(limit, kubelets, masters int) shares {
+	return shares{
+		users:    pool{limit: limit, part: 2},
+		kubelets: pool{limit: kubelets * limit, part: 2, most: max(1, limit/16)},
+		masters:  masters,
+	}
+}
+
+// pool is places that owners share.
+type pool struct {
+	// limit is how many there are, and part which part of those that others leave is one owner's (2: half of them).
+	limit, part int
+	// most is how many one owner has at most. 0: what its part is.
+	most int
+
+	all int // that are taken; guarded by shares.mu
+}
+
+// free reports whether an owner that has some of the places may have one more.
+func (p *pool) free(has int) bool {
+	most := (p.limit - (p.all - has)) / p.part
+	if p.most > 0 {
+		most = min(most, p.most)
+	}
+	return p.all < p.limit && has < max(1, most)
+}
+
+// pool returns the places that a user shares, or nil.
+func (s *shares) pool(u *auth.User) *pool {
+	switch {
+	case isOwn(u):
+		return nil
+	case isNode(u):
+		return &s.kubelets
+	}
+	return &s.users
 }
 
 // enter takes a place, if the user may have one more.
 func (s *shares) enter(u *auth.User) bool {
-	owner := u.Owner()
+	owner, pool := u.Owner(), s.pool(u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has := s.of[owner]
 	switch {
-	case isOwn(u):
-		if s.masters > 0 && has >= s.masters {
+	case pool != nil:
+		if !pool.free(has) {
 			return false
 		}
-	case isNode(u):
-		if has >= max(1, s.kubelet) {
-			return false
-		}
-	case s.all >= s.limit || has >= max(1, (s.limit-(s.all-has))/s.part):
+		pool.all++
+	case s.masters > 0 && has >= s.masters:
 		return false
-	default:
-		s.all++
 	}
 	if s.of == nil {
 		s.of = map[string]int{}
@@ -52,14 +82,14 @@ func (s *shares) enter(u *auth.User) bool {
 
 // leave gives back a place that the user has.
 func (s *shares) leave(u *auth.User) {
-	owner := u.Owner()
+	owner, pool := u.Owner(), s.pool(u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of[owner]--; s.of[owner] == 0 {
 		delete(s.of, owner)
 	}
-	if !isOwn(u) && !isNode(u) {
-		s.all--
+	if pool != nil {
+		pool.all--
 	}
 }
 

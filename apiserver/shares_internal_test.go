@@ -23,21 +23,25 @@ func someone(name string, groups ...string) *auth.User { return &auth.User{Name:
 // TestShares: how many places users get who take all that they can, one after the other.
 func TestShares(t *testing.T) {
 	masters := someone("admin", auth.Masters)
-	node := someone("system:node:a", auth.Nodes)
+	kubelet := func(name string) *auth.User { return someone("system:node:"+name, auth.Nodes) }
+	halves := func(masters, kubelet int) *shares {
+		return &shares{users: pool{limit: 16, part: 2}, kubelets: pool{limit: 16, part: 2, most: kubelet}, masters: masters}
+	}
 	for _, x := range []struct {
-		name                          string
-		limit, part, masters, kubelet int
-		users                         []*auth.User
-		want                          []int
+		name  string
+		of    *shares
+		users []*auth.User
+		want  []int
 	}{
-		{"one", 2, 2, 1, 0, []*auth.User{someone("a"), masters, masters}, []int{1, 1, 0}},
-		{"halves", 16, 2, 8, 3, []*auth.User{someone("a"), someone("b"), someone("c"), someone("d"), someone("e"), someone("a"), masters, node}, []int{8, 4, 2, 1, 1, 0, 8, 3}},
-		{"accounts of a namespace", 16, 2, 8, 3, []*auth.User{someone("system:serviceaccount:n:a"), someone("system:serviceaccount:n:b"), someone("system:serviceaccount:m:a")}, []int{8, 0, 4}},
-		{"the cluster's own accounts", 16, 2, 8, 3, []*auth.User{someone("system:serviceaccount:kube-system:a"), someone("system:serviceaccount:kube-system:b")}, []int{8, 4}},
-		{"quarters", 16, 4, 0, 1, []*auth.User{someone("a"), someone("b"), someone("c"), node, masters}, []int{4, 3, 2, 1, 100_000}},
-		{"components", 16, 2, 8, 0, []*auth.User{someone("system:kube-controller-manager"), someone("system:serviceaccount:kube-system:proxy", "system:serviceaccounts:kube-system"), someone("a")}, []int{8, 8, 8}},
+		{"one", &shares{users: pool{limit: 2, part: 2}, masters: 1}, []*auth.User{someone("a"), masters, masters}, []int{1, 1, 0}},
+		{"halves", halves(8, 3), []*auth.User{someone("a"), someone("b"), someone("c"), someone("d"), someone("e"), someone("a"), masters, kubelet("a")}, []int{8, 4, 2, 1, 1, 0, 8, 3}},
+		{"accounts of a namespace", halves(8, 3), []*auth.User{someone("system:serviceaccount:n:a"), someone("system:serviceaccount:n:b"), someone("system:serviceaccount:m:a")}, []int{8, 0, 4}},
+		{"the cluster's own accounts", halves(8, 3), []*auth.User{someone("system:serviceaccount:kube-system:a"), someone("system:serviceaccount:kube-system:b")}, []int{8, 4}},
+		{"quarters", &shares{users: pool{limit: 16, part: 4}, kubelets: pool{limit: 16, part: 2, most: 1}}, []*auth.User{someone("a"), someone("b"), someone("c"), kubelet("a"), masters}, []int{4, 3, 2, 1, 100_000}},
+		{"components", halves(8, 1), []*auth.User{someone("system:kube-controller-manager"), someone("system:serviceaccount:kube-system:proxy", "system:serviceaccounts:kube-system"), someone("a")}, []int{8, 8, 8}},
+		{"many kubelets", halves(8, 5), []*auth.User{kubelet("a"), kubelet("b"), kubelet("c"), kubelet("d"), kubelet("e"), kubelet("f"), kubelet("g"), someone("a")}, []int{5, 5, 3, 1, 1, 1, 0, 8}},
 	} {
-		s := &shares{limit: x.limit, part: x.part, masters: x.masters, kubelet: x.kubelet}
+		s := x.of
 		got := make([]int, len(x.users))
 		for i, u := range x.users {
 			got[i] = take(s, u)
@@ -50,8 +54,8 @@ func TestShares(t *testing.T) {
 				s.leave(u)
 			}
 		}
-		if s.all != 0 || len(s.of) != 0 {
-			t.Errorf("%s: %d are left, of %v", x.name, s.all, s.of)
+		if left := s.users.all + s.kubelets.all; left != 0 || len(s.of) != 0 {
+			t.Errorf("%s: %d are left, of %v", x.name, left, s.of)
 		}
 	}
 }
