@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 )
 
 // admissionHook is a webhook server. What it answers is a function of the review's request.
@@ -96,8 +98,17 @@ func rule(group, version, resource string) string {
 }
 
 // newHookedEnv is an env with the admission plugins that are on by default.
-func newHookedEnv(t testing.TB) *env {
-	return newEnv(t, func(c *apiserver.Config) { c.Admission = defaultPlugins(t, c) })
+func newHookedEnv(t testing.TB) *env { return newAdmittingEnv(t, func(*apiserver.Config) {}) }
+
+func newAdmittingEnv(t testing.TB, change func(*apiserver.Config)) *env {
+	var e *env
+	e = newEnv(t, func(c *apiserver.Config) {
+		change(c)
+		c.Admission = defaultPlugins(t, c, func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+			return e.api.Objects().ConvertWhole(obj, from, to)
+		})
+	})
+	return e
 }
 
 // TestAdmissionWebhooks: a mutating and a validating webhook see what upstream's see, and what

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/test/story"
@@ -61,11 +62,12 @@ type scenario struct {
 // server returns the server, which begins with the first request.
 func (s *scenario) server() *env {
 	if s.env == nil {
-		s.env = newEnv(s.t, func(c *apiserver.Config) {
+		begin := newEnv
+		if s.admission {
+			begin = newAdmittingEnv
+		}
+		s.env = begin(s.t, func(c *apiserver.Config) {
 			c.Limits, c.GarbageCollector, c.EventTTL = s.limits, s.controllers, s.ttl
-			if s.admission {
-				c.Admission = defaultPlugins(s.t, c)
-			}
 		})
 		if s.controllers {
 			s.env.runControllers()
@@ -86,10 +88,10 @@ func (s *scenario) send(r *http.Request) (*http.Response, error) {
 }
 
 // defaultPlugins are the admission plugins that are on by default.
-func defaultPlugins(t testing.TB, c *apiserver.Config) admission.Interface {
+func defaultPlugins(t testing.TB, c *apiserver.Config, convert upstream.Convert) admission.Interface {
 	log := slog.New(slog.DiscardHandler)
 	chain, err := plugins.New(plugins.Config{
-		Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Resolve: c.Resolve, Log: log,
+		Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Convert: convert, Resolve: c.Resolve, Log: log,
 		Suspensions: suspension.NewView(c.Store, time.Now, log),
 		Confirm: func(ctx context.Context) error {
 			_, err := c.Reads.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})

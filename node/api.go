@@ -130,7 +130,7 @@ func (n *Node) serveAPI(context.Context) error {
 			return objects.NewClient(n.api.Objects()).Create(ctx, corev1.SchemeGroupVersion.WithResource(objects.NamespacesTable), "", ns)
 		},
 		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
-			return n.api.Objects().Convert(obj, from, to)
+			return n.api.Objects().ConvertWhole(obj, from, to)
 		},
 		Decode: func(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
 			return n.api.Objects().DecodeAll(ctx, res, versions)

@@ -190,8 +190,11 @@ func (s *Store) convertStored(ctx context.Context, to *crd.Version, b *stored) (
 				return nil, nil, err
 			}
 		}
-		objects, err := s.convert(ctx, to, objects)
+		objects, err := s.askWebhook(ctx, to, objects)
 		if err != nil {
+			return nil, nil, err
+		}
+		if err := prune(to, objects); err != nil {
 			return nil, nil, err
 		}
 		out, sizes := make([]*mvcc.Version, len(missing)), make([]int64, len(missing))
@@ -214,19 +217,19 @@ func (s *Store) late(err error, of *crd.Version) error {
 	return err
 }
 
-// convert has the definition's webhook convert objects of its other versions, and
-// brings what comes back into the form of the version.
-func (s *Store) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
-	out, err := s.Webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
-	if err != nil {
-		return nil, err
-	}
-	for _, obj := range out {
+// askWebhook has the definition's webhook convert objects of its other versions.
+func (s *Store) askWebhook(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
+	return s.Webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
+}
+
+// prune brings objects that were converted into the form of their version.
+func prune(to *crd.Version, objects []tree.Object) error {
+	for _, obj := range objects {
 		if err := to.Prune(obj); err != nil {
-			return nil, conversion.Internal(err)
+			return conversion.Internal(err)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // ConvertOne is ConvertAll for one version.
@@ -255,6 +258,12 @@ func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
 	return obj, err
 }
 
+// notStored reports whether the operation's version of a custom resource is another one than what is stored.
+func (o *Op) notStored() bool {
+	v := crd.Of(o.Resource)
+	return v != nil && v != v.Definition().StorageVersion()
+}
+
 // forStorage is an object of the resource in the version that is stored, complete. obj is
 // not changed.
 func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
@@ -266,7 +275,7 @@ func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	if to == nil || to == of {
 		return obj, o.Resource, nil
 	}
-	kept, err := o.convertTree(obj, to)
+	kept, err := o.convertPart(obj, to)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -276,22 +285,62 @@ func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	return kept, to.Resource(), nil
 }
 
-// convertTree is an object of another version of the same definition in a version. It
-// shares nothing with obj.
-func (s *Store) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
-	if to.Definition().Webhook() != nil {
-		out, err := s.convert(ctx, to, []tree.Object{obj})
-		if err != nil {
-			return nil, err
-		}
-		return out[0], nil
+// convertPart is convertTree for a write that may be of a subresource. That changes nothing else, also of what the
+// operation's version does not know, or has a default for: upstream converts the whole object, and loses it
+// (kubernetes#133704).
+func (o *Op) convertPart(obj tree.Object, to *crd.Version) (tree.Object, error) {
+	if o.partOf == nil {
+		return o.convertTree(obj, to)
 	}
-	kept := runtime.DeepCopyJSON(obj)
-	kept["apiVersion"] = to.Resource().GroupVersion().String()
-	if err := to.Prune(kept); err != nil {
-		return nil, conversion.Internal(err)
+	stored, err := o.Store.DecodeAll(o.Context, to.Resource(), []*mvcc.Version{o.partOf})
+	if err != nil {
+		return nil, err
 	}
+	out, err := o.convertTrees([]tree.Object{obj, o.partSeen}, to)
+	if err != nil {
+		return nil, err
+	}
+	kept, seen := out[0], out[1]
+	meta := kept["metadata"]
+	delete(kept, "metadata")
+	delete(seen, "metadata")
+	delete(stored[0], "metadata")
+	kept = changedAs(kept, seen, stored[0]).(tree.Object)
+	kept["metadata"] = meta
 	return kept, nil
+}
+
+// changedAs makes of what is stored what has changed between two values that show some of it. It may share with all three.
+func changedAs(now, before, stored any) any {
+	if tree.Equal(now, before) {
+		return stored
+	}
+	a, ok := now.(tree.Object)
+	b, ok2 := before.(tree.Object)
+	c, ok3 := stored.(tree.Object)
+	if !ok || !ok2 || !ok3 {
+		return now
+	}
+	out := make(tree.Object, len(a))
+	for k, v := range c {
+		if _, shown := b[k]; !shown {
+			out[k] = v
+		}
+	}
+	for k, v := range a {
+		if was, ok := b[k]; ok && c[k] != nil {
+			v = changedAs(v, was, c[k])
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// renamed is an object that says to be of another version, which is all that conversion None does.
+func renamed(obj tree.Object, to *crd.Version) tree.Object {
+	out := runtime.DeepCopyJSON(obj)
+	out["apiVersion"] = to.Resource().GroupVersion().String()
+	return out
 }
 
 // Bounds of what an operation keeps of its conversions, in bytes of objects as JSON, and how many bytes
@@ -307,12 +356,22 @@ type treeKey struct {
 	to   *crd.Version
 }
 
-// convertTrees are objects of one other version of the same definition in a version. A webhook is
-// asked once about what the operation has more than once: the same bytes, metadata included. A
-// newer object is another one. The results share nothing with objs, nor with each other.
+// convertTrees are objects of one other version of the same definition in a version. The results share nothing with objs,
+// nor with each other.
 func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
+	out, err := o.convertWhole(objs, to)
+	if err != nil {
+		return nil, err
+	}
+	return out, prune(to, out)
+}
+
+// convertWhole is convertTrees for admission: what the version does not know stays. An object is seen by plugins in their
+// version and comes back, and what it has in its own must not be lost on the way. A webhook is asked once about what the
+// operation has more than once: the same bytes, metadata included. A newer object is another one.
+func (o *Op) convertWhole(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
 	if to.Definition().Webhook() == nil {
-		return o.Store.convertTrees(o.Context, objs, to)
+		return each(objs, func(obj tree.Object) (tree.Object, error) { return renamed(obj, to), nil })
 	}
 	if o.unanswered != nil {
 		return nil, o.unanswered
@@ -327,7 +386,13 @@ func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, e
 		total += len(raw)
 	}
 	if len(objs) > 1 && total > batchBytes {
-		return each(objs, func(obj tree.Object) (tree.Object, error) { return o.convertTree(obj, to) })
+		return each(objs, func(obj tree.Object) (tree.Object, error) {
+			out, err := o.convertWhole([]tree.Object{obj}, to)
+			if err != nil {
+				return nil, err
+			}
+			return out[0], nil
+		})
 	}
 	if o.trees == nil {
 		o.trees = conversion.NewCache[treeKey, tree.Object](treeBytes * convertedTrees)
@@ -338,7 +403,7 @@ func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, e
 		for n, i := range missing {
 			wanted[n], cost[n] = objs[i], sizes[i]
 		}
-		out, err := o.Store.convert(ctx, to, wanted)
+		out, err := o.Store.askWebhook(ctx, to, wanted)
 		return out, cost, err
 	})
 	if err != nil {
@@ -362,10 +427,6 @@ func (o *Op) convertTree(obj tree.Object, to *crd.Version) (tree.Object, error) 
 	return out[0], nil
 }
 
-func (s *Store) convertTrees(ctx context.Context, objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
-	return each(objs, func(obj tree.Object) (tree.Object, error) { return s.convertTree(ctx, obj, to) })
-}
-
 // convertAmong converts objects for who merges their managed fields.
 func (o *Op) convertAmong(objs []tree.Object, _, to *kinds.Resource) ([]tree.Object, error) {
 	return o.convertTrees(objs, crd.Of(to))
@@ -386,17 +447,32 @@ func each(objs []tree.Object, convert func(tree.Object) (tree.Object, error)) ([
 	return out, nil
 }
 
-// Convert returns an object in another version of its resource, for those who have no context:
-// they merge managed fields without a webhook, or decide on admission. obj is not changed, but the result may
-// share with it. Errors: a webhook's, as Status errors.
+// Convert returns an object in another version of its resource, for those who have no context: they merge managed fields
+// without a webhook. obj is not changed, but the result may share with it. Errors: a webhook's, as Status errors.
 func (s *Store) Convert(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+	out, err := s.ConvertWhole(obj, from, to)
+	if v := crd.Of(to); v != nil && err == nil {
+		err = prune(v, []tree.Object{out})
+	}
+	return out, err
+}
+
+// ConvertWhole is Convert for those who decide on admission: what the version does not know stays, see Op.convertWhole.
+func (s *Store) ConvertWhole(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
-	if v == nil {
+	switch {
+	case v == nil:
 		return kinds.Convert(obj, from, to)
+	case v.Definition().Webhook() == nil:
+		return renamed(obj, v), nil
 	}
 	ctx, cancel := context.WithTimeout(s.Life, fieldConversion)
 	defer cancel()
-	return s.convertTree(ctx, obj, v)
+	out, err := s.askWebhook(ctx, v, []tree.Object{obj})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
 }
 
 // fieldConversion bounds a conversion for those who have no context, waiting for

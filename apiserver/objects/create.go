@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -152,8 +153,16 @@ func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) erro
 // defaults adds what is left out of an object. It reports whether it has lists that are empty
 // now, and null once they are stored.
 func (o *Op) defaults(h *Strategy, model *schema.Model, obj, old tree.Object) (empty bool, err error) {
-	if err := model.Default(obj); err != nil {
+	completed := obj
+	part := o.partOf != nil && o.notStored()
+	if part { // the rest is what it was, and defaults of this version are none of what is stored
+		completed = runtime.DeepCopyJSON(obj)
+	}
+	if err := model.Default(completed); err != nil {
 		return false, storage.Permanent{Err: status.EntityTooLarge(err.Error())} // no form has another error
+	}
+	if part && o.Subresource.Name == "status" {
+		tree.CopyField(obj, completed, "status")
 	}
 	empty = model.FillKeeping(obj)
 	if err := o.normalize(obj); err != nil {

@@ -151,6 +151,9 @@ func (i *interfaces) Convert(in, out, _ any) error {
 		to.SetUnstructuredContent(obj)
 		return nil
 	}
+	if err := i.fitCustom(obj, i.resource(b)); err != nil {
+		return err
+	}
 	i.attributes.SetObject(obj)
 	return nil
 }
@@ -166,16 +169,17 @@ func (i *interfaces) converted(obj tree.Object, a, b apischema.GroupVersionKind)
 	from, to := i.resource(a), i.resource(b)
 	switch {
 	case a == b:
-		return obj, i.fitCustom(obj, to)
+		return obj, nil
 	case from == nil || to == nil || from.Table() != to.Table():
 		return nil, conversion.Internal(fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", a.Version, a.Kind, internalPackage(b.Group), b.Kind))
 	case !to.Custom:
 		return kinds.Convert(obj, from, to)
 	}
-	if err := i.fitCustom(obj, from); err != nil {
+	out, err := (*Op)(i).convertWhole([]tree.Object{obj}, crd.Of(to))
+	if err != nil {
 		return nil, err
 	}
-	return (*Op)(i).convertTree(obj, crd.Of(to))
+	return out[0], nil
 }
 
 // internalPackage is what upstream calls the package of a group's internal types.
@@ -188,7 +192,7 @@ func internalPackage(group string) string {
 }
 
 // fitCustom brings a custom resource into the form of its schema: what plugins have put there was
-// decoded without it.
+// decoded without it. Nulls that cannot be stay, for validation to refuse.
 func (i *interfaces) fitCustom(obj tree.Object, res *kinds.Resource) error {
 	if res == nil || !res.Custom {
 		return nil
@@ -197,7 +201,7 @@ func (i *interfaces) fitCustom(obj tree.Object, res *kinds.Resource) error {
 	if err != nil {
 		return err
 	}
-	if _, err := model.Fit(obj); err != nil {
+	if err := model.FitMerged(obj); err != nil {
 		return conversion.Internal(err)
 	}
 	return model.Default(obj)

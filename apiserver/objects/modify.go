@@ -59,6 +59,10 @@ func (o *Op) Modify(want Source, on Target) (Written, error) {
 		if err != nil {
 			return Change{}, err
 		}
+		o.partOf, o.partSeen = nil, nil
+		if o.Subresource != nil {
+			o.partOf, o.partSeen = cur, old
+		}
 		return o.Replace(cur, obj, old)
 	})
 }

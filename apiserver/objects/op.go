@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -51,6 +52,10 @@ type Op struct {
 	applying bool
 	// owned: ownSent has tracked the fields that are written.
 	owned bool
+	// partOf is the version of which a subresource is written, and partSeen what is seen of it in the operation's version.
+	// Nil: the object itself is written.
+	partOf   *mvcc.Version
+	partSeen tree.Object
 	// mayBeGenerated is a create with a prefix for names.
 	mayBeGenerated bool
 	// DecidedAt is a revision that this node had applied before anything was decided: rules

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -128,7 +129,12 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := p.Apply(old, model.PatchMeta())
+	from := old
+	if o.notStored() {
+		// What the patch leaves as it is would be shared, and old would get the defaults of this version, too.
+		from = runtime.DeepCopyJSON(old)
+	}
+	obj, err := p.Apply(from, model.PatchMeta())
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,9 @@ func NewModel(name string, form Form) *Model {
 // Errors: ErrUnknownModel.
 func Lookup(name string) (*Model, error) { return lookup(name) }
 
+// Custom reports whether it is a custom resource's.
+func (m *Model) Custom() bool { return m.form != nil }
+
 // Fit makes a decoded object conform to the model, in place: it drops unknown
 // fields and returns their paths in upstream's words (`spec.foo`,
 // `spec.containers[0].bar`), sorted; drops nulls of fields that are not

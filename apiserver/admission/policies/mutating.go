@@ -127,11 +127,14 @@ func (f fitting) Patch(ctx context.Context, r patch.Request, budget int64) (runt
 		return nil, errors.NewInternalError(fmt.Errorf("a patch has made a %T", made))
 	}
 	u = u.DeepCopy() // a merge shares with what it was made of
+	if res := f.kinds.Resource(u.GroupVersionKind()); res != nil && res.Custom {
+		return u, nil // which may have what only other versions know
+	}
 	unknown, err := f.kinds.Fit(u.Object)
 	if err != nil {
 		return nil, errors.NewInternalError(err)
 	}
-	if res := f.kinds.Resource(u.GroupVersionKind()); len(unknown) > 0 && (res == nil || !res.Custom) {
+	if len(unknown) > 0 {
 		all := make([]error, len(unknown))
 		for i, path := range unknown {
 			all[i] = fmt.Errorf("unknown field %q", path)

@@ -15,7 +15,8 @@ import (
 )
 
 // Convert returns an object of one version of a resource in another one; the object itself is
-// not changed, but the result may share parts with it.
+// not changed, but the result may share parts with it. What a custom resource has that the other
+// version does not know stays: it comes back.
 type Convert func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error)
 
 // Kinds are the served kinds as upstream's plugins want them: all objects are trees. Safe for
@@ -76,14 +77,20 @@ func (k *Kinds) ModelOf(gvk apischema.GroupVersionKind) (*schema.Model, error) {
 }
 
 // Fit makes an object, in place, one that fits the model of its kind, with all defaults. It
-// returns the paths of the fields that the model does not know, which it has dropped. Errors:
-// a value has the wrong type; the kind is not served.
+// returns the paths of the fields that the model does not know, which it has dropped, but not of
+// a custom resource. Nulls that those cannot have stay, for validation to refuse. Errors: a value
+// has the wrong type; the kind is not served.
 func (k *Kinds) Fit(obj tree.Object) (unknown []string, err error) {
 	model, err := k.ModelOf((&unstructured.Unstructured{Object: obj}).GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
-	if unknown, err = model.Fit(obj); err != nil {
+	if model.Custom() {
+		err = model.FitMerged(obj)
+	} else {
+		unknown, err = model.Fit(obj)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := model.Default(obj); err != nil {
