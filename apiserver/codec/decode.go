@@ -2,12 +2,14 @@ package codec
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"mime"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -21,6 +23,10 @@ type Body struct {
 	// Duplicates are strict-decoding findings of the syntax: duplicate fields,
 	// in upstream's words (`duplicate field "spec.replicas"`).
 	Duplicates []string
+
+	// Numbers reports whether the tree may have a json.Number: of a built-in kind, numbers that are no int64 stay what was
+	// sent until Fit has made of them what the field is, and PlainNumbers float64 of the rest.
+	Numbers bool
 
 	text []byte // the document, if it is JSON
 }
@@ -114,7 +120,11 @@ func kindOf(res *kinds.Resource) string {
 
 // decodeJSON parses text; body is the same for error texts.
 func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
-	tree, duplicates, err := parseJSON(text)
+	keep := floats
+	if res != nil && !res.Custom {
+		keep = texts
+	}
+	tree, kept, duplicates, err := parseNumbers(text, keep)
 	var obj map[string]any
 	if err == nil {
 		obj, err = object(tree)
@@ -125,16 +135,16 @@ func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
 	if err != nil {
 		return Body{}, status.Unrecognized(kindOf(res), fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
 	}
-	return Body{Object: obj, Duplicates: duplicates}, nil
+	return Body{Object: obj, Duplicates: duplicates, Numbers: kept}, nil
 }
 
-// DecodePatch decodes a merge patch, whose kind and apiVersion may be anything. Errors as
-// those of Decode.
-func DecodePatch(body []byte) (Body, error) {
+// DecodePatch decodes a merge patch, whose kind and apiVersion may be anything, of an object that is custom or built in. Errors
+// as those of Decode.
+func DecodePatch(body []byte, of types.PatchType, custom bool) (Body, error) {
 	if len(body) > MaxBody {
 		return Body{}, status.BodyTooLarge(MaxBody)
 	}
-	tree, duplicates, err := parseJSON(string(body))
+	tree, kept, duplicates, err := parseNumbers(string(body), numbersOf(of, custom))
 	var obj map[string]any
 	if err == nil {
 		obj, err = object(tree)
@@ -142,7 +152,50 @@ func DecodePatch(body []byte) (Body, error) {
 	if err != nil {
 		return Body{}, status.Unrecognized("", fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
 	}
-	return Body{Object: obj, Duplicates: duplicates}, nil
+	return Body{Object: obj, Duplicates: duplicates, Numbers: kept}, nil
+}
+
+// DecodePatched reads what a JSON patch has made of an object. See Body.Numbers.
+func DecodePatched(text []byte, custom bool) (tree any, kept bool, err error) {
+	tree, kept, _, err = parseNumbers(string(text), numbersOf(types.JSONPatchType, custom))
+	return tree, kept, err
+}
+
+func numbersOf(patch types.PatchType, custom bool) numbers {
+	switch {
+	case custom:
+		return floats
+	case patch == types.StrategicMergePatchType: // which upstream has merged as trees
+		return wholeOrTexts
+	}
+	return texts
+}
+
+// PlainNumbers makes float64, in place, of the numbers that Fit has left: fields of any type have them. Errors: one is too
+// large.
+func PlainNumbers(v any) (any, error) {
+	var err error
+	switch x := v.(type) {
+	case map[string]any:
+		for k, e := range x {
+			if x[k], err = PlainNumbers(e); err != nil {
+				return nil, err
+			}
+		}
+	case []any:
+		for i, e := range x {
+			if x[i], err = PlainNumbers(e); err != nil {
+				return nil, err
+			}
+		}
+	case json.Number:
+		f, err := x.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("json: cannot unmarshal number %s into Go value of type float64", x)
+		}
+		return f, nil
+	}
+	return v, nil
 }
 
 // object checks that a document is an object, in the words in which upstream says it when it looks

@@ -3,6 +3,8 @@ package codec
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,49 +19,73 @@ import (
 // and there refuse the same documents.
 const maxDepth = 10000
 
-// parser reads JSON into trees of map[string]any, []any, string, int64, float64,
+// parser reads JSON into trees of map[string]any, []any, string, int64, float64 or json.Number,
 // bool and nil. It knows right documents only: whatever it does not understand
 // it leaves to sigs.k8s.io/json, which then finds the words for the mistake (or
 // parses it after all). The strings of the tree are parts of the input.
 type parser struct {
 	s     string
 	i     int
-	dup   bool  // an object had a name twice
-	float bool  // a number was no int64
+	dup   bool // an object had a name twice
+	float bool // a number was no int64
+	keep  numbers
 	nodes int   // objects and arrays
 	stack []any // elements of the arrays that are still open
 	buf   []byte
 }
+
+// numbers says what becomes of numbers that are no int64.
+type numbers int
+
+const (
+	// floats makes them float64, as upstream has them in what it knows no type of.
+	floats numbers = iota
+	// texts keeps them as json.Number: what the field is decides. An integer may have no fraction then, and a quantity is
+	// what was sent.
+	texts
+	// wholeOrTexts is texts for what upstream has read as float64 before it looks at the field: those that are whole are int64.
+	wholeOrTexts
+)
 
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 // parseJSON parses one document. Duplicates are in the words of upstream's
 // strict decoder. The tree refers to s.
 func parseJSON(s string) (tree any, duplicates []string, err error) {
-	tree, dup, _, ok := parseFast(s)
+	tree, _, duplicates, err = parseNumbers(s, floats)
+	return tree, duplicates, err
+}
+
+// parseNumbers is parseJSON. kept reports whether the tree may have a json.Number.
+func parseNumbers(s string, keep numbers) (tree any, kept bool, duplicates []string, err error) {
+	tree, dup, float, ok := parseFast(s, keep)
+	kept = ok && float && keep != floats
 	if ok && !dup {
-		return tree, nil, nil
+		return tree, kept, nil, nil
 	}
 	if tree == errTooMany {
-		return nil, nil, errTooMany
+		return nil, false, nil, errTooMany
 	}
-	tree = nil
-	strict, err := kjson.UnmarshalStrict([]byte(s), &tree, kjson.DisallowDuplicateFields)
+	var read any
+	strict, err := kjson.UnmarshalStrict([]byte(s), &read, kjson.DisallowDuplicateFields)
 	if err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
+	}
+	if !ok {
+		tree = read
 	}
 	for _, e := range strict {
 		duplicates = append(duplicates, e.Error())
 	}
-	return tree, duplicates, nil
+	return tree, kept, duplicates, nil
 }
 
 // parseFast parses a right document: whether objects had a name twice, and whether
 // there was a number that is no int64. If it has too many nodes, tree is errTooMany, and
 // nobody else should try.
-func parseFast(s string) (tree any, dup, float, ok bool) {
+func parseFast(s string, keep numbers) (tree any, dup, float, ok bool) {
 	p := parsers.Get().(*parser)
-	p.s, p.i, p.dup, p.float, p.nodes = s, 0, false, false, 0
+	p.s, p.i, p.dup, p.float, p.keep, p.nodes = s, 0, false, false, keep, 0
 	tree, ok = p.document()
 	if p.nodes > maxMessages {
 		tree, ok = errTooMany, false
@@ -89,7 +115,7 @@ func parseJSONAsYAML(body []byte) (map[string]any, bool) {
 			return nil, false
 		}
 	}
-	tree, dup, float, ok := parseFast(string(body))
+	tree, dup, float, ok := parseFast(string(body), floats)
 	if !ok || dup || float {
 		return nil, false
 	}
@@ -290,8 +316,17 @@ func (p *parser) number() (any, bool) {
 		}
 	}
 	p.float = true
+	if p.keep == texts {
+		return json.Number(s[start:i]), true
+	}
 	f, err := strconv.ParseFloat(s[start:i], 64)
-	return f, err == nil
+	if p.keep == floats {
+		return f, err == nil
+	}
+	if n := int64(f); err == nil && float64(n) == f && math.Abs(f) <= 1<<53 {
+		return n, true
+	}
+	return json.Number(s[start:i]), true
 }
 
 const (

@@ -33,13 +33,14 @@ type encoder struct {
 	b      []byte
 	keys   []string // of the maps that are open
 	offset int      // of the resourceVersion's digits
+	stored bool     // an object is stored, and not shown
 }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 func getEncoder() *encoder {
 	e := encoders.Get().(*encoder)
-	e.b, e.keys, e.offset = e.b[:0], e.keys[:0], 0
+	e.b, e.keys, e.offset, e.stored = e.b[:0], e.keys[:0], 0, false
 	return e
 }
 
@@ -61,6 +62,7 @@ const (
 // object appends a whole object. skipType leaves kind and apiVersion out,
 // otherwise they come first.
 func (e *encoder) object(obj map[string]any, skipType bool, mode slotMode) error {
+	e.stored = mode == slotEmpty
 	e.b = append(e.b, '{')
 	if !skipType {
 		for _, name := range [...]string{"kind", "apiVersion"} {
@@ -232,6 +234,9 @@ func (e *encoder) value(v any, depth int) error {
 
 // float writes numbers as encoding/json does, which follows ECMAScript.
 func (e *encoder) float(f float64) error {
+	if f == 0 && e.stored {
+		f = 0 // and not -0: upstream reads what it has stored, as the integer 0
+	}
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return errFloat
 	}

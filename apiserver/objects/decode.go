@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,7 +57,7 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := model.Fit(body.Object)
+	unknown, err := fit(model, body.Object, body.Numbers)
 	if err == nil && res == o.Resource {
 		err = o.fitKind(body.Object)
 	}
@@ -72,6 +73,15 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 		found = body.InOrder(found)
 	}
 	return body.Object, o.Found(found, gvk, res.Kind)
+}
+
+// fit is Fit of a model for what may have a json.Number (see codec.Body).
+func fit(model *schema.Model, obj tree.Object, numbers bool) (unknown []string, err error) {
+	unknown, err = model.Fit(obj)
+	if err == nil && numbers {
+		_, err = codec.PlainNumbers(obj)
+	}
+	return unknown, err
 }
 
 // takeOther makes a custom resource that says another kind one of this, and remembers what it says:
@@ -185,6 +195,13 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	}
 	a.body = body.Object
 	a.Tree, a.wrong = on.configuration(o, body.Object, a.Model)
+	if body.Numbers { // the merge knows none that are kept as they were sent
+		for _, obj := range []tree.Object{a.body, a.Tree} {
+			if _, err := codec.PlainNumbers(obj); err != nil {
+				return a, status.BadRequest("error decoding YAML: %s", err)
+			}
+		}
+	}
 	return a, nil
 }
 

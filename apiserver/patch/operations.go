@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kjson "sigs.k8s.io/json"
@@ -78,11 +79,13 @@ func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) 
 	case err != nil:
 		return nil, rejected(err)
 	}
-	var patched map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &patched); err != nil {
+	tree, numbers, err := codec.DecodePatched(doc, p.custom)
+	if err != nil {
 		return nil, rejected(err)
 	}
-	if patched == nil {
+	p.numbers = numbers
+	patched, ok := tree.(map[string]any)
+	if !ok {
 		return nil, rejected(errors.New("the patched document is not an object"))
 	}
 	return p.touched.merge(current, patched), nil

@@ -26,7 +26,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Patch is a parsed patch. It is immutable and safe for concurrent use.
+// Patch is a parsed patch. For one goroutine at a time.
 type Patch struct {
 	// Type is one of types.JSONPatchType, MergePatchType, StrategicMergePatchType.
 	Type types.PatchType
@@ -39,7 +39,12 @@ type Patch struct {
 	touched    *touched // by the operations
 	merge      map[string]any
 	null       bool // a merge patch that is null
+	custom     bool
+	numbers    bool
 }
+
+// Numbers reports whether what Apply has returned last may have a json.Number. See codec.Body.
+func (p *Patch) Numbers() bool { return p.numbers }
 
 // Accepted returns the content types that a resource takes.
 func Accepted(custom bool) []string {
@@ -61,16 +66,16 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 	if err := Check(contentType, custom); err != nil {
 		return nil, err
 	}
-	p := &Patch{Type: typeOf(contentType), Raw: body}
+	p := &Patch{Type: typeOf(contentType), Raw: body, custom: custom}
 	switch {
 	case p.Type == types.JSONPatchType:
 		return p, p.parseOperations()
 	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType:
-		decoded, err := codec.DecodePatch(body)
+		decoded, err := codec.DecodePatch(body, p.Type, custom)
 		if err != nil {
 			return nil, undecodable(p.Type, body, err)
 		}
-		p.merge, p.Duplicates = decoded.Object, decoded.Duplicates
+		p.merge, p.Duplicates, p.numbers = decoded.Object, decoded.Duplicates, decoded.Numbers
 		p.null = p.Type == types.MergePatchType && string(bytes.TrimSpace(body)) == "null"
 		return p, nil
 	}

@@ -290,7 +290,7 @@ func applyDefaults(n *node, obj map[string]any) {
 // smaller is rounded up. Amounts of other kinds are too, because no other maps have any.
 func milli(v any) any {
 	s, ok := v.(string)
-	if !ok || !strings.HasSuffix(s, "n") && !strings.HasSuffix(s, "u") {
+	if !ok || !strings.HasSuffix(s, "n") && !strings.HasSuffix(s, "u") && !strings.Contains(s, "e-") {
 		return v
 	}
 	q, err := resource.ParseQuantity(s)
@@ -298,7 +298,7 @@ func milli(v any) any {
 		return v
 	}
 	q.RoundUp(resource.Milli)
-	return q.String()
+	return tree.QuantityText(q)
 }
 
 func descend(n *node, v any) {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -217,6 +218,9 @@ func (e *MismatchError) Error() string { return e.said }
 // upstream decodes with what a strategic merge patch has made. It names no field.
 func (e *MismatchError) Unstructured() string {
 	got := reflect.TypeOf(e.value).Kind()
+	if _, ok := e.value.(json.Number); ok {
+		got = reflect.Float64
+	}
 	switch e.want.shape {
 	case shapeStruct:
 		return fmt.Sprintf("cannot restore struct from: %s", got)
@@ -262,6 +266,10 @@ func describe(v any, want shape) string {
 	case float64:
 		if number {
 			return "number " + strconv.FormatFloat(x, 'g', -1, 64)
+		}
+	case json.Number:
+		if number || want == shapeFloat {
+			return "number " + x.String()
 		}
 	}
 	return "number"

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -25,9 +26,13 @@ func fitScalar(s shape, v any) (fitted any, changed bool, err error) {
 	case shapeInt64:
 		return fitInt(v, math.MinInt64, math.MaxInt64)
 	case shapeFloat:
-		switch v.(type) {
+		switch x := v.(type) {
 		case int64, float64:
 			return v, false, nil
+		case json.Number:
+			if f, err := x.Float64(); err == nil {
+				return f, true, nil
+			}
 		}
 	case shapeIntOrString:
 		if _, ok := v.(string); ok {
@@ -79,6 +84,8 @@ func fitQuantity(v any) (any, bool, error) {
 		text = strconv.FormatInt(x, 10)
 	case float64:
 		text = strconv.FormatFloat(x, 'f', -1, 64)
+	case json.Number:
+		text = x.String()
 	default:
 		// Upstream hands the bytes to the quantity's parser as they are.
 		return nil, false, resource.ErrFormatWrong
@@ -87,7 +94,7 @@ func fitQuantity(v any) (any, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	return q.String(), true, nil
+	return tree.QuantityText(q), true, nil
 }
 
 // canonicalQuantity recognizes the common quantities that print as they are:

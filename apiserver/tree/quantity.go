@@ -27,6 +27,17 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
+// QuantityText is the canonical text of a quantity. Upstream's String loses what has no suffix: of 1e21 it makes "1"
+// (kubernetes#141249). Such a quantity has an exponent here.
+func QuantityText(q resource.Quantity) string {
+	text := q.String()
+	if again, err := resource.ParseQuantity(text); err == nil && again.Cmp(q) == 0 {
+		return text
+	}
+	other := resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalExponent)
+	return other.String()
+}
+
 // exponentOf is the size of the decimal exponent of a quantity, without its sign; a great number
 // instead of a greater one. 0 if it has none: E alone is a suffix.
 func exponentOf(text string) (size int) {
