@@ -30,9 +30,6 @@ const (
 	shunTime = time.Minute
 )
 
-// errNoHTTP1 is not told: upstream's client has the word then.
-var errNoHTTP1 = errors.New("the webhook has not agreed on HTTP/1.1")
-
 // errHandshake has net/http's words.
 var errHandshake = errors.New("net/http: TLS handshake timeout")
 
@@ -56,8 +53,10 @@ type route struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	path       string // of the request line
 	host, rest string // header lines before and after that of the length
-	// negotiates: it has agreed on HTTP/2 with upstream's client. One that does not agree on HTTP/1.1 then may have no other.
-	negotiates bool
+	// doubted says that the webhook has agreed on HTTP/2 with upstream's client, and has not answered in HTTP/1.1 yet. If it
+	// does not agree on that either, it may know HTTP/2 alone. Most that do not agree know both: crypto/tls has such an
+	// exception for servers that name h2 only, as those of controller-runtime.
+	doubted atomic.Bool
 }
 
 // Transport puts a Client in front of the transport that upstream has made for a webhook, and
@@ -85,16 +84,20 @@ func Of(t http.RoundTripper) *Client {
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*Exchange); ok && x.client == c && !x.replayed {
 		x.replayed = true // what it asks again is another request
-		if r.Body != nil {
-			_ = r.Body.Close() // a RoundTripper closes it
+		if !x.unread {
+			if r.Body != nil {
+				_ = r.Body.Close() // a RoundTripper closes it
+			}
+			return x.response(r)
 		}
-		return x.response(r)
+		x.release(false)
+		c.leave()
 	}
 	w, err := c.next.RoundTrip(r)
 	if err == nil && w.StatusCode == http.StatusOK && c.route.Load() == nil && time.Now().UnixNano() > c.shun.Load() {
 		made := learn(c.next, r)
 		if made != nil {
-			made.negotiates = w.ProtoMajor == 2
+			made.doubted.Store(w.ProtoMajor == 2)
 		}
 		c.route.Store(made)
 	}
@@ -244,11 +247,11 @@ func (c *Client) connect(ctx context.Context, r *route) (*conn, error) {
 		limited, cancel := context.WithTimeout(ctx, handshakeTime)
 		err = secured.HandshakeContext(limited)
 		cancel()
-		if err == nil && r.negotiates && secured.ConnectionState().NegotiatedProtocol == "" {
-			err = errNoHTTP1
-		}
 		if err == nil {
 			if made := newConn(secured); made != nil {
+				if r.doubted.Load() && secured.ConnectionState().NegotiatedProtocol == "" {
+					made.doubted = r
+				}
 				return made, nil
 			}
 			// Its dialer leads through a proxy or a tunnel, and will again: each try would be a
@@ -266,7 +269,12 @@ func (c *Client) connect(ctx context.Context, r *route) (*conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	c.leave()
+	return nil, nil
+}
+
+// leave leaves the webhook to upstream's client for a time.
+func (c *Client) leave() {
 	c.shun.Store(time.Now().Add(shunTime).UnixNano())
 	c.route.Store(nil)
-	return nil, nil
 }

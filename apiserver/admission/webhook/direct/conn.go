@@ -18,6 +18,8 @@ type conn struct {
 	in    []byte // what was read of the answer
 	out   []byte
 	since time.Time // it is not used since then
+	// doubted is the route as long as it is not known whether the webhook speaks HTTP/1.1; else nil.
+	doubted *route
 }
 
 // newConn returns nil for a connection that cannot be looked at.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
+	"golang.org/x/net/http2"
 )
 
 // hook is a server, and a client of it.
@@ -31,13 +32,30 @@ type hook struct {
 	chain  http.RoundTripper
 }
 
-// hookSpeaks is what a hook speaks. One of HTTP/2 alone refuses a client that does not offer it, or takes no notice of that.
+// counting counts the connections that are taken.
+type counting struct {
+	net.Listener
+	made *atomic.Int64
+}
+
+func (c counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.made.Add(1)
+	}
+	return conn, err
+}
+
+// hookSpeaks is what a hook speaks. One of HTTP/2 alone refuses a client that does not offer it, or takes no notice of that, or
+// closes the connection. One of both may not say so.
 type hookSpeaks int
 
 const (
 	speaks1 hookSpeaks = iota
 	refuses1
 	ignores1
+	closes1
+	speaksBoth
 )
 
 // newHook starts one.
@@ -51,22 +69,27 @@ func newHook(t *testing.T, speaks hookSpeaks) *hook {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	}))
-	h.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			h.made.Add(1)
-		}
-	}
-	if h.EnableHTTP2 = speaks != speaks1; h.EnableHTTP2 {
+	h.Listener = counting{h.Listener, &h.made}
+	h.EnableHTTP2 = speaks != speaks1
+	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	switch speaks {
+	case refuses1:
 		h.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if !slices.Contains(hello.SupportedProtos, "h2") { // crypto/tls itself would take it for HTTP/1.1
-				if speaks == ignores1 {
-					return &tls.Config{Certificates: h.TLS.Certificates}, nil
-				}
 				return nil, errors.New("no HTTP/2")
 			}
 			return nil, nil
 		}}
-		h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	case ignores1, closes1:
+		h.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			if secured := c.(*tls.Conn); secured.Handshake() == nil && secured.ConnectionState().NegotiatedProtocol == "" {
+				if speaks == ignores1 {
+					new(http2.Server).ServeConn(c, &http2.ServeConnOpts{BaseConfig: h.Config, Handler: h.Config.Handler})
+				}
+				_ = c.Close()
+			}
+			return ctx
+		}
 	}
 	h.StartTLS()
 	t.Cleanup(h.Close)
@@ -80,7 +103,12 @@ func newHook(t *testing.T, speaks hookSpeaks) *hook {
 // ask sends a review by upstream's client.
 func (h *hook) ask(t *testing.T) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL+"/a?timeout=1s", strings.NewReader("{}"))
+	h.askWithin(t.Context(), t)
+}
+
+func (h *hook) askWithin(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+"/a?timeout=1s", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,23 +168,52 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestOnlyHTTP2: a server without HTTP/1.1 is left to upstream's client, also if the handshake does not say so.
+// TestOnlyHTTP2: a server without HTTP/1.1 is left to upstream's client, also if the handshake does not say so. Each review
+// is answered.
 func TestOnlyHTTP2(t *testing.T) {
-	for name, speaks := range map[string]hookSpeaks{"refuses": refuses1, "ignores": ignores1} {
-		t.Run(name, func(t *testing.T) { onlyHTTP2(t, speaks) })
+	for name, speaks := range map[string]hookSpeaks{"refuses": refuses1, "ignores": ignores1, "closes": closes1} {
+		t.Run(name, func(t *testing.T) {
+			h := newHook(t, speaks)
+			h.ask(t)
+			r := &direct.Review{Body: []byte(`{}`), Timeout: time.Second, Deadline: time.Now().Add(10 * time.Second)}
+			x, ok := h.client.Connect(t.Context(), r)
+			if ok != (speaks != refuses1) {
+				t.Fatalf("sent: %v", ok)
+			}
+			if ok {
+				defer x.Close()
+				x.Await(time.Time{})
+				if _, ok := x.Answer(); ok {
+					t.Error("answered in HTTP/1.1")
+				}
+				ctx, cancel := x.Replay()
+				defer cancel()
+				h.askWithin(ctx, t)
+			}
+			made := h.made.Load()
+			h.ask(t)
+			if _, ok := h.send(t, true); ok || h.made.Load() != made {
+				t.Errorf("%d more connections were tried", h.made.Load()-made)
+			}
+		})
 	}
 }
 
-func onlyHTTP2(t *testing.T, speaks hookSpeaks) {
-	h := newHook(t, speaks)
+// TestSilentOnHTTP1: a server that names HTTP/2 only, and speaks both, is asked in HTTP/1.1, by connections that are kept.
+func TestSilentOnHTTP1(t *testing.T) {
+	h := newHook(t, speaksBoth)
 	h.ask(t)
-	if _, ok := h.send(t, true); ok {
-		t.Error("sent by HTTP/1.1")
+	for i := range 10 {
+		if got, ok := h.send(t, i == 0); !ok || got != `{"a":1}` {
+			t.Fatalf("the answer %d: %q", i, got)
+		}
 	}
-	made := h.made.Load()
-	h.ask(t)
-	if _, ok := h.send(t, true); ok || h.made.Load() != made {
-		t.Errorf("%d more connections were tried", h.made.Load()-made)
+	if n := h.made.Load(); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+	h.CloseClientConnections()
+	if got, ok := h.send(t, true); !ok || got != `{"a":1}` {
+		t.Errorf("the answer on a new connection: %q", got)
 	}
 }
 

@@ -52,6 +52,7 @@ type Exchange struct {
 	done     bool
 	unusual  bool
 	cut      error // why the body of a usual answer has not come
+	unread   bool  // what has come says that the webhook does not speak HTTP/1.1: it has not read the review
 	replayed bool
 	held     int64
 }
@@ -199,10 +200,32 @@ func (x *Exchange) Await(until time.Time) bool {
 			x.done, x.unusual, x.cut = true, true, x.timely(err)
 			return true
 		default:
+			x.unread = x.conn.doubted != nil && x.ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded)
 			x.fail(err)
 			return true
 		}
 	}
+}
+
+var http1 = []byte("HTTP/1.")
+
+// doubts reports whether what has come is no answer in HTTP/1.1, of a webhook that may not speak that. One that speaks HTTP/2
+// alone begins with a frame.
+func (x *Exchange) doubts() bool {
+	r := x.conn.doubted
+	if r == nil {
+		return false
+	}
+	n := min(len(x.conn.in), len(http1))
+	if !bytes.Equal(x.conn.in[:n], http1[:n]) {
+		x.unread, x.unusual = true, true
+		return true
+	}
+	if n == len(http1) {
+		r.doubted.Store(false)
+		x.conn.doubted = nil
+	}
+	return false
 }
 
 var end = []byte("\r\n\r\n")
@@ -210,6 +233,9 @@ var end = []byte("\r\n\r\n")
 // parse looks at what has come. It is true when nothing more is to be read here: the answer is
 // there, or it is not a usual one.
 func (x *Exchange) parse() bool {
+	if x.doubts() {
+		return true
+	}
 	in := x.conn.in
 	if x.head == 0 {
 		at := bytes.Index(in[x.scanned:], end)
@@ -323,10 +349,10 @@ func (x *Exchange) Forget() {
 }
 
 // Replay is the context in which upstream's client gets what has come, or the error, for the same
-// review, and nothing is sent.
+// review, and nothing is sent, but to a webhook that does not speak HTTP/1.1.
 func (x *Exchange) Replay() (context.Context, context.CancelFunc) {
 	ctx := context.WithValue(x.ctx, exchangeKey{}, x)
-	if x.err != nil || x.cut != nil {
+	if (x.err != nil || x.cut != nil) && !x.unread {
 		// It looks at its context first: what it is to say is the error.
 		return context.WithoutCancel(ctx), func() {}
 	}
