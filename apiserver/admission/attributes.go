@@ -35,6 +35,7 @@ type Attributes struct {
 	Subresource string
 	Namespace   string
 	Name        string // empty for each object of a collection that is deleted
+	Generated   bool   // the server has made the name
 	User        *auth.User
 	DryRun      bool
 	// FieldManager and FieldValidation are the options of a write, Delete those of a deletion.
@@ -65,7 +66,7 @@ type Attributes struct {
 // Reset makes the attributes of the next decision of them.
 func (a *Attributes) Reset() {
 	a.Operation, a.Kind, a.Resource, a.Subresource = "", schema.GroupVersionKind{}, schema.GroupVersionResource{}, ""
-	a.Namespace, a.Name, a.User, a.DryRun = "", "", nil, false
+	a.Namespace, a.Name, a.Generated, a.User, a.DryRun = "", "", false, nil, false
 	a.FieldManager, a.FieldValidation, a.DeleteOptions = "", "", nil
 	a.Object, a.Old, a.Interfaces, a.Told, a.replaced = nil, nil, nil, nil, false
 	a.annotations, a.rules, a.ranges, a.limiter, a.reinvoked = nil, 0, a.ranges[:0], nil, reinvocation{}

@@ -28,9 +28,9 @@ func (a *Attributes) GetKind() schema.GroupVersionKind                      { re
 func (a *Attributes) IsDryRun() bool                                        { return a.DryRun }
 func (a *Attributes) GetReinvocationContext() admission.ReinvocationContext { return &a.reinvoked }
 
-// GetNamespace is Namespace, and of a namespace itself its name, as upstream has it.
+// GetNamespace is Namespace, and of a namespace itself the name that was asked for, as upstream has it.
 func (a *Attributes) GetNamespace() string {
-	if a.Namespace == "" && a.Resource.Resource == "namespaces" && a.Resource.Group == "" {
+	if a.Namespace == "" && !a.Generated && a.Resource.Resource == "namespaces" && a.Resource.Group == "" {
 		return a.Name
 	}
 	return a.Namespace

@@ -50,7 +50,7 @@ func serviceAccountStrategy(cfg Config) *objects.Strategy {
 	s := &objects.Strategy{Prepare: nameSecrets, Warnings: warningsForServiceAccount}
 	if cfg.Tokens != nil {
 		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
-		s.Posts = map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}
+		s.Posts = map[string]*objects.Creater{"token": objects.Completed(objects.CreaterOf(tokenRequestKind, tokens.create), tokens.complete)}
 	}
 	return s
 }
@@ -91,7 +91,7 @@ type tokenRequests struct {
 
 // create serves POST serviceaccounts/NAME/token.
 func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) (objects.Created, error) {
-	if err := matchTokenRequest(o, r); err != nil {
+	if err := matchTokenRequest(o, r); err != nil { // before it is told what there is
 		return objects.Created{}, err
 	}
 	account, err := o.Newest(o.Resource.Table(), o.Key())
@@ -105,19 +105,13 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 	if err := o.StillDecided(); err != nil {
 		return objects.Created{}, err
 	}
-	if r.UID != "" && string(r.UID) != account.UID {
-		return objects.Created{}, tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", o.Info.Name,
-			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
-	}
 	now := o.Store.Now()
-	r.Name, r.Namespace, r.UID = o.Info.Name, o.Info.ObjectNamespace, types.UID(account.UID)
-	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
-	r.ManagedFields = nil // nobody manages the fields of what is not stored
-	if len(r.Spec.Audiences) == 0 {
-		r.Spec.Audiences = t.tokens.Audiences()
-	}
-	if err := t.boundExpiry(o, r); err != nil {
+	if err := t.fill(o, r, account.UID, now); err != nil {
 		return objects.Created{}, err
+	}
+	if most := int64(t.most / time.Second); most > 0 && *r.Spec.ExpirationSeconds > most {
+		o.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", *r.Spec.ExpirationSeconds, most)})
+		r.Spec.ExpirationSeconds = &most
 	}
 	claims := token.Claims{Namespace: r.Namespace, Account: token.Ref{Name: r.Name, UID: account.UID}}
 	if err := bindToken(o, &claims, r.Spec.BoundObjectRef); err != nil {
@@ -139,6 +133,39 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 	return objects.Created{Object: r}, nil
 }
 
+// complete fills in what validating admission sees. create does so again, when it knows that the state is current.
+func (t *tokenRequests) complete(o *objects.Op, r *authenticationv1.TokenRequest) error {
+	if err := matchTokenRequest(o, r); err != nil {
+		return err
+	}
+	account, err := o.Store.Current(o.Resource.Table(), o.Key())
+	if err == nil && account == nil {
+		account, err = o.Newest(o.Resource.Table(), o.Key())
+	}
+	switch {
+	case err != nil:
+		return err
+	case account == nil:
+		return o.NotFound()
+	}
+	return t.fill(o, r, account.UID, o.Store.Now())
+}
+
+// fill completes and validates a request for a token of the account with a uid.
+func (t *tokenRequests) fill(o *objects.Op, r *authenticationv1.TokenRequest, uid string, now time.Time) error {
+	if r.UID != "" && string(r.UID) != uid {
+		return tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", o.Info.Name,
+			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, uid)
+	}
+	r.Name, r.Namespace, r.UID = o.Info.Name, o.Info.ObjectNamespace, types.UID(uid)
+	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
+	r.ManagedFields = nil // nobody manages the fields of what is not stored
+	if len(r.Spec.Audiences) == 0 {
+		r.Spec.Audiences = t.tokens.Audiences()
+	}
+	return validExpiry(r)
+}
+
 // matchTokenRequest checks that a body which names a service account means the
 // path's.
 func matchTokenRequest(o *objects.Op, r *authenticationv1.TokenRequest) error {
@@ -153,9 +180,8 @@ func matchTokenRequest(o *objects.Op, r *authenticationv1.TokenRequest) error {
 	})
 }
 
-// boundExpiry checks how long the token is to be valid and shortens that to what
-// the server allows.
-func (t *tokenRequests) boundExpiry(o *objects.Op, r *authenticationv1.TokenRequest) error {
+// validExpiry checks how long the token is to be valid, an hour if that is left out.
+func validExpiry(r *authenticationv1.TokenRequest) error {
 	const byDefault = int64(60 * 60)
 	if r.Spec.ExpirationSeconds == nil {
 		seconds := byDefault
@@ -168,10 +194,6 @@ func (t *tokenRequests) boundExpiry(o *objects.Op, r *authenticationv1.TokenRequ
 		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(at, seconds, "may not specify a duration less than 10 minutes")})
 	case seconds > mostTokenSeconds:
 		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(at, seconds, "may not specify a duration larger than 2^32 seconds")})
-	}
-	if most := int64(t.most / time.Second); most > 0 && seconds > most {
-		o.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
-		r.Spec.ExpirationSeconds = &most
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (o *Op) admitFinal(obj, old tree.Object) error {
 		return nil
 	}
 	a := &o.attributes
-	a.Name, a.Object = o.Info.Name, obj
+	a.Name, a.Generated, a.Object = o.Info.Name, o.nameGenerated, obj
 	if !chain.Handles(a) {
 		return nil
 	}

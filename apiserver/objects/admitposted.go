@@ -14,12 +14,12 @@ import (
 // AdmitPosted asks all plugins about what is posted and not stored. in is what the Creater has
 // made; plugins may change it. Errors: the plugins', for the client.
 func (o *Op) AdmitPosted(p *Creater, in runtime.Object) error {
-	return o.admitTyped(admission.Create, p.KindOf(o).GVK(), in, func(obj tree.Object) error {
-		if o.Subresource == nil {
-			return nil
-		}
-		return o.completePosted(p, obj)
-	})
+	begin := func(obj tree.Object) error { return o.completePosted(p, obj) }
+	complete := func() error { return nil }
+	if p.Complete != nil {
+		complete = func() error { return p.Complete(o, in) }
+	}
+	return o.admitTyped(admission.Create, p.KindOf(o).GVK(), in, begin, complete)
 }
 
 // AdmitConnect asks all plugins about a connection to what the operation names. options are
@@ -31,18 +31,19 @@ func (o *Op) AdmitConnect(kind schema.GroupVersionKind, options runtime.Object) 
 	if err := o.Store.Confirm(o.Context); err != nil {
 		return err
 	}
-	return o.admitTyped(admission.Connect, kind, options, func(tree.Object) error { return nil })
+	nothing := func() error { return nil }
+	return o.admitTyped(admission.Connect, kind, options, func(tree.Object) error { return nothing() }, nothing)
 }
 
-// admitTyped asks about what is not stored. A refusal by rules that have changed meanwhile is
-// decided again.
-func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, complete func(tree.Object) error) error {
+// admitTyped asks about what is not stored. Mutating plugins see what begin has made of it, validating ones what complete has. A
+// refusal by rules that have changed meanwhile is decided again.
+func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
 	chain := o.admission()
 	if chain == nil {
 		return nil
 	}
 	for {
-		err := o.askTyped(chain, operation, kind, in, complete)
+		err := o.askTyped(chain, operation, kind, in, begin, complete)
 		if o.refusedByPlugin = err != nil; err == nil {
 			return nil
 		}
@@ -52,17 +53,16 @@ func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionK
 	}
 }
 
-func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, complete func(tree.Object) error) error {
+func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
 	a := o.attributesOf(operation, tree.Object{}, nil)
 	if a.Kind = kind; !chain.Handles(a) {
 		return nil
 	}
-	obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(in)
+	obj, err := treeOf(kind, in)
 	if err != nil {
-		return storage.Permanent{Err: err}
+		return err
 	}
-	obj["apiVersion"], obj["kind"] = kind.GroupVersion().String(), kind.Kind
-	if err := complete(obj); err != nil {
+	if err := begin(obj); err != nil {
 		return err
 	}
 	a.Object = obj
@@ -75,18 +75,33 @@ func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.Object, in); err != nil {
 		return fmt.Errorf("what admission has made of a %s: %w", kind.Kind, err)
 	}
+	if err := complete(); err != nil {
+		return err
+	}
+	if obj, err = treeOf(kind, in); err != nil {
+		return err
+	}
+	a.SetObject(obj)
 	return chain.Validate(o.Context, a)
 }
 
-// completePosted fills in what is left out of what is posted to an object.
+// treeOf is an object of a type of k8s.io/api as a tree.
+func treeOf(kind schema.GroupVersionKind, in runtime.Object) (tree.Object, error) {
+	obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(in)
+	if err != nil {
+		return nil, storage.Permanent{Err: err}
+	}
+	obj["apiVersion"], obj["kind"] = kind.GroupVersion().String(), kind.Kind
+	return obj, nil
+}
+
+// completePosted fills in what is left out of what is posted.
 func (o *Op) completePosted(p *Creater, obj tree.Object) error {
 	model, err := ModelOf(p.KindOf(o))
 	if err != nil {
 		return err
 	}
-	if _, err := model.Fit(obj); err != nil {
-		return storage.Permanent{Err: err}
-	}
+	// It has the form of its type, with the nulls that upstream's plugins see, too.
 	if err := model.Default(obj); err != nil {
 		return storage.Permanent{Err: err}
 	}

@@ -15,7 +15,10 @@ type Creater struct {
 	Also []string
 	// New is an empty object of the type of k8s.io/api that is posted.
 	New func() runtime.Object
-	// Create does what is asked. in is what New made, as it was posted.
+	// Complete, if there is one, fills in what the server knows, and refuses what is invalid: validating plugins see the
+	// result, as upstream's do. It may be called again for what it has completed.
+	Complete func(o *Op, in runtime.Object) error
+	// Create does what is asked. in is what New made, as it was posted, and completed if a plugin was asked.
 	Create func(o *Op, in runtime.Object) (Created, error)
 }
 
@@ -44,4 +47,10 @@ func CreaterOf[T any, P interface {
 		Kind: kind, Also: also, New: func() runtime.Object { return P(new(T)) },
 		Create: func(o *Op, in runtime.Object) (Created, error) { return create(o, in.(P)) },
 	}
+}
+
+// Completed is a Creater that completes what is posted. It has a type of its own to do that with, which is the Creater's.
+func Completed[P runtime.Object](p *Creater, complete func(o *Op, in P) error) *Creater {
+	p.Complete = func(o *Op, in runtime.Object) error { return complete(o, in.(P)) }
+	return p
 }

@@ -1,0 +1,100 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/tree"
+)
+
+// TestReviewsOfWhatIsPosted: plugins see what is posted as upstream's do: mutating ones with what its kind has by default and
+// the namespace, validating ones with all that the server fills in.
+func TestReviewsOfWhatIsPosted(t *testing.T) {
+	e := newAdmittingEnv(t, func(c *apiserver.Config) { c.Tokens = noTokens{} })
+	for path, body := range map[string]string{
+		"/api/v1/namespaces/default/serviceaccounts": `{"metadata":{"name":"robot"}}`,
+		"/api/v1/namespaces/default/pods":            `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}`,
+	} {
+		if w, answer := e.do("POST", path, nil, body); w.StatusCode != 201 {
+			t.Fatalf("%s: %d %s", path, w.StatusCode, answer)
+		}
+	}
+	_, body := e.do("GET", "/api/v1/namespaces/default/serviceaccounts/robot", nil, "")
+	var account tree.Object
+	if err := json.Unmarshal([]byte(body), &account); err != nil {
+		t.Fatal(err)
+	}
+	uid := tree.Text(tree.As(account["metadata"]), "uid")
+	var seen []string
+	see := func(r map[string]any) map[string]any {
+		obj := tree.As(r["object"])
+		if meta := tree.As(obj["metadata"]); meta["creationTimestamp"] != nil {
+			if at, err := time.Parse(time.RFC3339, tree.Text(meta, "creationTimestamp")); err != nil || at.IsZero() {
+				t.Errorf("made at %v", meta["creationTimestamp"])
+			}
+			meta["creationTimestamp"] = "NOW"
+		}
+		b, err := json.Marshal(map[string]any{"object": obj, "name": r["name"], "namespace": r["namespace"]})
+		if err != nil {
+			t.Error(err)
+		}
+		seen = append(seen, strings.ReplaceAll(string(b), uid, "UID"))
+		return allow(r)
+	}
+	mutates, validates := newAdmissionHook(t), newAdmissionHook(t)
+	mutates.set(see)
+	validates.set(see)
+	const all = `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["CREATE"],"resources":["serviceaccounts/token","bindings","localsubjectaccessreviews","namespaces"]}]`
+	mutates.configure(e, "Mutating", "m", all)
+	validates.configure(e, "Validating", "v", all)
+	for _, x := range []struct {
+		name, path, body string
+		code             int
+		seen             []string
+	}{
+		{"token", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`, 201, []string{
+			`{"name":"robot","namespace":"default","object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"namespace":"default"},"spec":{"audiences":null,"boundObjectRef":null,"expirationSeconds":3600},"status":{"expirationTimestamp":null,"token":""}}}`,
+			`{"name":"robot","namespace":"default","object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"creationTimestamp":"NOW","name":"robot","namespace":"default","uid":"UID"},"spec":{"audiences":["api"],"boundObjectRef":null,"expirationSeconds":3600},"status":{"expirationTimestamp":null,"token":""}}}`,
+		}},
+		{"token for another", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"audiences":["vault"],"expirationSeconds":601}}`, 201, []string{
+			`{"name":"robot","namespace":"default","object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"namespace":"default"},"spec":{"audiences":["vault"],"boundObjectRef":null,"expirationSeconds":601},"status":{"expirationTimestamp":null,"token":""}}}`,
+			`{"name":"robot","namespace":"default","object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"creationTimestamp":"NOW","name":"robot","namespace":"default","uid":"UID"},"spec":{"audiences":["vault"],"boundObjectRef":null,"expirationSeconds":601},"status":{"expirationTimestamp":null,"token":""}}}`,
+		}},
+		{"invalid token", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":1}}`, 422, []string{
+			`{"name":"robot","namespace":"default","object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{"namespace":"default"},"spec":{"audiences":null,"boundObjectRef":null,"expirationSeconds":1},"status":{"expirationTimestamp":null,"token":""}}}`,
+		}},
+		{"binding", "/api/v1/namespaces/default/bindings", `{"metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`, 201, []string{
+			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
+			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
+		}},
+	} {
+		seen = nil
+		if w, answer := e.do("POST", x.path, nil, x.body); w.StatusCode != x.code {
+			t.Errorf("%s: %d %s", x.name, w.StatusCode, answer)
+		}
+		if got, want := strings.Join(seen, "\n"), strings.Join(x.seen, "\n"); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", x.name, got, want)
+		}
+	}
+	for name, body := range map[string]string{"": `{"metadata":{"generateName":"g-"}}`, "n": `{"metadata":{"name":"n"}}`} {
+		seen = nil
+		if w, answer := e.do("POST", "/api/v1/namespaces", nil, body); w.StatusCode != 201 {
+			t.Errorf("%d %s", w.StatusCode, answer)
+		}
+		for i, got := range seen {
+			var r map[string]any
+			if err := json.Unmarshal([]byte(got), &r); err != nil {
+				t.Fatal(err)
+			}
+			if text, _ := r["namespace"].(string); text != name {
+				t.Errorf("review %d of %s is about the namespace %q", i, body, text)
+			}
+		}
+		if len(seen) != 2 {
+			t.Errorf("%d reviews", len(seen))
+		}
+	}
+}
