@@ -49,10 +49,11 @@ func (j *judge) selectFor(w *history.Watch) *selection {
 		if !ok {
 			continue
 		}
-		switch e.kind {
-		case history.Added:
+		// What is unsure was not counted: nobody has seen the object before.
+		switch {
+		case e.kind == history.Added, e.kind == history.Modified && e.unsure:
 			live++
-		case history.Deleted:
+		case e.kind == history.Deleted && !e.unsure:
 			live--
 		}
 		e.live = live
