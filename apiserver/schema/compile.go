@@ -40,6 +40,7 @@ type node struct {
 
 	defaults *defaulting // what fills in absent fields of this very object
 	deep     bool        // this node or one below it has defaults
+	rounds   bool        // a map whose quantities are rounded up to thousandths
 	embedded []embedding // fields that are never absent upstream, with defaults in them
 	fills    []*property // fields that Fill has to look at, by name
 	filled   bool        // there are any, here or below
@@ -52,7 +53,7 @@ type property struct {
 	embedded bool // an object that is not a pointer upstream: never absent there
 	written  writtenAs
 	emptied  bool // written as null when it is empty
-	value    any  // the schema's default, nil if it is the zero value
+	value    any  // the schema's default, nil if there is none
 
 	patchStrategies []string
 	patchMergeKey   string
@@ -224,13 +225,20 @@ func (c *compiler) object(n *node, d *document) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		f := &property{
-			name: name, node: child, value: nonZero(p.Default),
+			name: name, node: child,
 			patchMergeKey: p.PatchMergeKey, listType: p.ListType, listKeys: p.ListMapKeys,
 		}
 		_, f.embedded = p.Default.(map[string]any)
 		f.written = writtenFields()[n.model][name]
 		if n.model == scalingRules && name == "policies" {
 			f.written = writtenNot // an empty list is refused; the default is for none
+		}
+		f.value = scalar(p.Default)
+		if isZero(f.value) && !f.pointer() {
+			f.value = nil // it only says that the field is no pointer
+		}
+		if child.shape == shapeMap && child.elem.shape == shapeQuantity {
+			child.rounds = strings.HasPrefix(n.model, coreModels) && n.model != claimStatuses
 		}
 		// An empty object is not absent, and an empty string or 0 behind a pointer is not either.
 		// Upstream stores definitions in JSON, which knows an empty list; its other form does not.
@@ -277,7 +285,7 @@ func (n *node) summarize() (changed bool) {
 	}
 	if n.elem != nil {
 		d, w := n.elem.below()
-		deep, filled = deep || d || n.shape == shapeMap && n.elem.shape == shapeQuantity, filled || w
+		deep, filled = deep || d || n.rounds, filled || w
 	}
 	changed = deep != n.deep || filled != n.filled // which is all that parents look at
 	n.deep, n.fills, n.embedded, n.filled = deep, fills, embedded, filled
@@ -293,24 +301,25 @@ func (n *node) below() (deep, filled bool) {
 	return n.deep, n.filled
 }
 
-// nonZero drops defaults that only say that a Go field is not a pointer.
-func nonZero(v any) any {
+// scalar is a default that is a text, a number or a bool; nil for others.
+func scalar(v any) any {
 	switch x := v.(type) {
-	case string:
-		if x != "" {
-			return x
-		}
+	case string, bool:
+		return x
 	case float64:
-		if x != 0 {
-			return int64(x)
-		}
-	case bool:
-		if x {
-			return x
-		}
+		return int64(x)
 	}
 	return nil
 }
+
+// pointer reports whether a field that is no list or map is a pointer upstream: only then is its zero a value.
+func (f *property) pointer() bool { return f.written == writtenNot || f.written == writtenNull }
+
+// Models of upstream's core group know a list of resources, which is rounded; this one of them has another map of quantities.
+const (
+	coreModels    = "io.k8s.api.core.v1."
+	claimStatuses = coreModels + "NodeAllocatableResourceClaimStatus"
+)
 
 // goTypeOf turns io.k8s.api.core.v1.PodSpec into v1.PodSpec.
 func goTypeOf(model string) string {

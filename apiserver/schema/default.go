@@ -26,6 +26,7 @@ type defaultRule struct {
 	Where  []string          `json:"where"`
 	Only   []string          `json:"only"`
 	Each   string            `json:"each"`
+	Has    []string          `json:"has"`
 	Zero   []string          `json:"zero"`
 	Drop   []string          `json:"drop"`
 	Set    map[string]any    `json:"set"`
@@ -111,6 +112,7 @@ type rule struct {
 	unless, where [][]string
 	only          map[string]bool
 	each          []string
+	has           [][]string
 	drop          [][]string
 	set           []assignment
 	copies        []transfer
@@ -143,7 +145,7 @@ func defaultsOf(n *node) (*defaulting, error) {
 	}
 	for _, f := range n.sorted {
 		if f.value != nil {
-			d.values = append(d.values, assignment{path: []string{f.name}, value: f.value, pointer: f.written == writtenNot})
+			d.values = append(d.values, assignment{path: []string{f.name}, value: f.value, pointer: f.pointer()})
 		}
 	}
 	if len(d.values) == 0 && len(d.rules) == 0 {
@@ -158,7 +160,7 @@ func compileRule(n *node, r *defaultRule) rule {
 	for _, name := range r.Zero {
 		zero[name] = true
 	}
-	out := rule{unless: split(r.Unless), where: split(r.Where), drop: split(r.Drop)}
+	out := rule{unless: split(r.Unless), where: split(r.Where), has: split(r.Has), drop: split(r.Drop)}
 	out.equal = assignments(r.If, nil)
 	out.set = assignments(r.Set, zero)
 	out.copies, out.merges, out.images = transfers(r.Copy, zero), transfers(r.Merge, nil), transfers(r.Image, nil)
@@ -192,7 +194,7 @@ func (n *node) pointer(path []string) bool {
 		case f == nil:
 			return false
 		case i == len(path)-1:
-			return f.written == writtenNot
+			return f.pointer()
 		}
 		n = f.node
 	}
@@ -273,7 +275,7 @@ func applyDefaults(n *node, obj map[string]any) {
 			}
 			child = f.node
 		}
-		if child.shape == shapeQuantity {
+		if n.rounds {
 			obj[key] = milli(v)
 			continue
 		}
@@ -287,7 +289,7 @@ func applyDefaults(n *node, obj map[string]any) {
 }
 
 // milli is an amount of a list of resources, which knows no less than thousandths: what is
-// smaller is rounded up. Amounts of other kinds are too, because no other maps have any.
+// smaller is rounded up.
 func milli(v any) any {
 	s, ok := v.(string)
 	if !ok || !strings.HasSuffix(s, "n") && !strings.HasSuffix(s, "u") && !strings.Contains(s, "e-") {
@@ -362,7 +364,9 @@ func (r *rule) runEach(v any, path []string) {
 		}
 	case map[string]any:
 		if len(path) == 0 {
-			r.run(x)
+			if !slices.ContainsFunc(r.has, func(p []string) bool { return tree.Field(x, p...) == nil }) {
+				r.run(x)
+			}
 			return
 		}
 		r.runEach(x[path[0]], path[1:])
@@ -380,7 +384,7 @@ func (r *rule) run(obj map[string]any) {
 	}
 	for i := range r.copies {
 		c := &r.copies[i]
-		if v := tree.Field(obj, c.from...); !absent(v, false, false) {
+		if v := tree.Field(obj, c.from...); !absent(v, c.zero, false) {
 			put(obj, c.to, v, c.zero, c.pointer)
 		}
 	}

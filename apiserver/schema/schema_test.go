@@ -39,7 +39,7 @@ func TestSummaries(t *testing.T) {
 			t.Errorf("%s: its fields are not sorted", name)
 		}
 		if got, want := n.deep, n.reaches(map[*node]bool{}, func(n *node) bool {
-			return n.defaults != nil || n.shape == shapeMap && n.elem.shape == shapeQuantity
+			return n.defaults != nil || n.rounds
 		}); got != want {
 			t.Errorf("%s: has defaults below: %v", name, got)
 		}

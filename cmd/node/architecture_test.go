@@ -295,6 +295,7 @@ var rooms = map[string]room{
 	// A peer to compare with.
 	"test/kubeapiserver":       {reach: noKubernetes},
 	"test/judges/differential": {},
+	"test/judges/upstream":     {},
 	// Load tools of others, measured as our own loads are; kperf's data by client-go.
 	"test/judges/load": {ours: []string{"bench/client", "bench/host", "bench/report"}, reach: noRaft},
 	// What happened in a run, and who judges it.

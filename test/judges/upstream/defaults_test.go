@@ -1,0 +1,282 @@
+package upstream
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	_ "k8s.io/kubernetes/pkg/apis/authentication/install"
+	_ "k8s.io/kubernetes/pkg/apis/authorization/install"
+	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
+	_ "k8s.io/kubernetes/pkg/apis/batch/install"
+	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
+	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
+	_ "k8s.io/kubernetes/pkg/apis/events/install"
+	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	_ "k8s.io/kubernetes/pkg/apis/node/install"
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"
+	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
+	_ "k8s.io/kubernetes/pkg/apis/resource/install"
+	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
+	_ "k8s.io/kubernetes/pkg/apis/storage/install"
+	_ "k8s.io/kubernetes/pkg/apis/storagemigration/install"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/randfill"
+)
+
+var (
+	objects = flag.Int("objects", 400, "objects of each kind")
+	first   = flag.Int64("first", 1, "the first seed")
+)
+
+// words are what texts are chosen from: most rules ask for one of them. The empty one is there because a pointer to it
+// is not absent.
+var words = []string{
+	"", "", "a", "nginx:1.2", "nginx:latest", "TCP", "ClusterIP", "None", "ExternalName", "LoadBalancer", "NodePort", "Cluster", "Local",
+	"RollingUpdate", "Recreate", "OnDelete", "Always", "Never", "Equal", "Exists", "RuntimeDefault", "Localhost", "Allow", "Limited", "ByUser",
+	"ExactCount", "All", "Indexed", "NonIndexed", "Resource", "Pods", "Object", "External", "Utilization", "Container", "PodFailurePolicy",
+}
+
+// filler makes objects of a seed. Few fields are there, so that those are common which are absent beside those which are.
+func filler(seed int64) *randfill.Filler {
+	return randfill.NewWithSeed(seed).NilChance(0.6).NumElements(0, 2).MaxDepth(16).Funcs(
+		func(s *string, c randfill.Continue) { *s = words[c.Intn(len(words))] },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = resource.MustParse([]string{"0", "1", "100m", "1Gi", "1500m", "1u", "2e3"}[c.Intn(7)])
+		},
+		func(x *intstr.IntOrString, c randfill.Continue) {
+			if *x = intstr.FromInt32(int32(c.Intn(3))); c.Intn(2) == 0 {
+				*x = intstr.FromString("25%")
+			}
+		},
+		func(x *int32, c randfill.Continue) { *x = int32(c.Intn(3)) },
+		func(x *int64, c randfill.Continue) { *x = int64(c.Intn(3)) },
+		func(x *metav1.Time, c randfill.Continue) {
+			*x = metav1.NewTime(time.Unix(int64(c.Intn(2))<<30, 0).UTC())
+		},
+		func(x *metav1.MicroTime, c randfill.Continue) {
+			*x = metav1.NewMicroTime(time.Unix(int64(c.Intn(2))<<30, 0).UTC())
+		},
+		func(x *metav1.FieldsV1, _ randfill.Continue) { x.Raw = []byte(`{}`) },
+		func(x *metav1.ObjectMeta, _ randfill.Continue) { x.Name = "n" },
+		func(x *metav1.TypeMeta, _ randfill.Continue) {},
+		func(x *runtime.RawExtension, _ randfill.Continue) { x.Raw = []byte(`{"a":1}`) },
+		func(x *runtime.Object, _ randfill.Continue) {},
+		func(b *[]byte, c randfill.Continue) { *b = []byte(words[c.Intn(len(words))]) },
+	)
+}
+
+// asTree is an object as a tree, as it comes in a body or goes into an answer.
+func asTree(t *testing.T, obj runtime.Object) tree.Object {
+	t.Helper()
+	b, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out tree.Object
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// completed is what upstream makes of a body: defaults, and what is left of it by its internal type and its stored form.
+func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (runtime.Object, error) {
+	obj, err := legacyscheme.Scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, obj); err != nil {
+		t.Fatal(err)
+	}
+	legacyscheme.Scheme.Default(obj)
+	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, apischema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal})
+	if err != nil {
+		return nil, err
+	}
+	made, err := legacyscheme.Scheme.ConvertToVersion(internal, gvk.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	b, err := made.(stored).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	read, err := legacyscheme.Scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return read, read.(stored).Unmarshal(b)
+}
+
+// stored is an object in its stored form, protobuf.
+type stored interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// differences counts where two trees differ, by path.
+type differences map[string]*difference
+
+type difference struct {
+	count   int
+	example string
+}
+
+func (d differences) add(path string, upstream, ours any) {
+	short := func(v any) string {
+		b, _ := json.Marshal(v)
+		return string(b[:min(len(b), 40)])
+	}
+	if d[path] == nil {
+		d[path] = &difference{example: fmt.Sprintf("upstream %s, here %s", short(upstream), short(ours))}
+	}
+	d[path].count++
+}
+
+type absent struct{}
+
+func (absent) MarshalJSON() ([]byte, error) { return []byte(`"absent"`), nil }
+
+// step is a path with a field behind it. Keys of maps are all the same.
+func step(path, name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r > '~' }) || slices.Contains(words, name) {
+		name = "*"
+	}
+	return path + "." + name
+}
+
+func (d differences) compare(path string, upstream, ours any) {
+	if reflect.DeepEqual(upstream, ours) {
+		return
+	}
+	a, ok := upstream.(tree.Object)
+	b, ok2 := ours.(tree.Object)
+	if ok && ok2 {
+		for k, v := range a {
+			if w, there := b[k]; there {
+				d.compare(step(path, k), v, w)
+			} else {
+				d.add(step(path, k), v, absent{})
+			}
+		}
+		for k, w := range b {
+			if _, there := a[k]; !there {
+				d.add(step(path, k), absent{}, w)
+			}
+		}
+		return
+	}
+	l, ok := upstream.([]any)
+	m, ok2 := ours.([]any)
+	if ok && ok2 && len(l) == len(m) {
+		for i := range l {
+			d.compare(path+"[]", l[i], m[i])
+		}
+		return
+	}
+	d.add(path, upstream, ours)
+}
+
+// known is testdata/defaults.txt: differences that have a reason, as "KIND PATH", and which path has which.
+func known(t *testing.T) map[string]bool {
+	text, err := os.ReadFile("testdata/defaults.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			all[line] = false
+		}
+	}
+	return all
+}
+
+// TestDefaults: what is filled in of a body, and what is left of it, is what upstream's types make of it.
+func TestDefaults(t *testing.T) {
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testing.Short() {
+		*objects = min(*objects, 60)
+	}
+	accepted := known(t)
+	tried := 0
+	for _, res := range registry.All() {
+		gvk := res.GVK()
+		if !legacyscheme.Scheme.Recognizes(gvk) {
+			continue
+		}
+		model, err := schema.Lookup(res.Model)
+		if err != nil {
+			t.Errorf("%s: %v", gvk, err)
+			continue
+		}
+		found, n := differences{}, 0
+		for ; n < *objects; n++ {
+			obj, err := legacyscheme.Scheme.New(gvk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			filler(*first + int64(n)).Fill(obj)
+			obj.GetObjectKind().SetGroupVersionKind(gvk)
+			ours := asTree(t, obj)
+			made, err := completed(t, ours, gvk)
+			if err != nil {
+				continue // of an object that upstream refuses
+			}
+			made.GetObjectKind().SetGroupVersionKind(gvk)
+			if _, err := model.Fit(ours); err != nil {
+				found.add("", "taken", err.Error())
+				continue
+			}
+			if err := model.Default(ours); err != nil {
+				t.Fatal(err)
+			}
+			model.Fill(ours)
+			found.compare("", asTree(t, made), ours)
+		}
+		tried += n
+		for _, path := range slices.Sorted(maps.Keys(found)) {
+			line := gvk.Kind + " " + path
+			if _, ok := accepted[line]; ok {
+				accepted[line] = true
+				continue
+			}
+			t.Errorf("%s: %d of %d: %s: %s", gvk, found[path].count, n, path, found[path].example)
+		}
+	}
+	for line, seen := range accepted {
+		if !seen && !testing.Short() { // which has too few objects for that
+			t.Errorf("testdata/defaults.txt: %q is no difference any more", line)
+		}
+	}
+	t.Logf("%d objects", tried)
+}
