@@ -49,7 +49,7 @@ func TestCreateRacesDeletion(t *testing.T) {
 			fmt.Sprintf(`{"apiVersion":"stable.example.com/v1","kind":"Route","metadata":{"name":%q},"spec":{"host":"h"}}`, name))
 		return w.StatusCode, body
 	}
-	if code, body := apply("late"); code != http.StatusMethodNotAllowed || !strings.Contains(body, "create not allowed while custom resource definition is terminating") {
+	if code, body := apply("late"); code != http.StatusForbidden || !strings.Contains(body, "create not allowed while custom resource definition is terminating") {
 		t.Errorf("an apply that creates beside a deletion: %d %s", code, body)
 	}
 	if w, body := e.do(http.MethodPatch, routesV1+"/held", http.Header{"Content-Type": {"application/merge-patch+json"}}, `{"metadata":{"finalizers":null}}`); w.StatusCode != http.StatusOK {

@@ -128,7 +128,7 @@ const shutdownRetry = 5
 func (s *Server) setHeaders(c *call) {
 	r, h := c.r, c.Header()
 	id := r.Header.Get("Audit-Id")
-	if id == "" || len(id) > 128 {
+	if id == "" {
 		id = uuid.NewString()
 	}
 	h["Audit-Id"] = c.values.set(valueAudit, id)

@@ -91,7 +91,7 @@ func countRules(v any) (n int) {
 var Custom = objects.Strategy{
 	ForUser: func(o *objects.Op, _, old tree.Object) error {
 		if old == nil && crd.Of(o.Resource).Definition().Terminating() {
-			return objects.DefinitionTerminating(o.Resource)
+			return o.DefinitionTerminating()
 		}
 		return nil
 	},

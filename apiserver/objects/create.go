@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
@@ -485,16 +484,16 @@ func (o *Op) definitionError() error {
 	case v == nil:
 		return status.NoSuchResource()
 	case v.Flags&proto.FlagTerminating != 0:
-		return DefinitionTerminating(o.Resource)
+		return o.DefinitionTerminating()
 	}
 	return nil
 }
 
 // DefinitionTerminating is the answer to a create of what is on its way out.
-func DefinitionTerminating(res *kinds.Resource) error {
-	e := apierrors.NewMethodNotSupported(res.GroupResource(), "create")
-	e.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
-	return e
+func (o *Op) DefinitionTerminating() error {
+	return apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, errTerminating)
 }
+
+var errTerminating = errors.New("create not allowed while custom resource definition is terminating")
 
 var NamespacesGR = apischema.GroupResource{Resource: NamespacesTable}

@@ -20,10 +20,25 @@ const MaxOperations = 10_000
 // each could otherwise double the document.
 const maxCopyBytes = 3 << 20
 
-// maxWork bounds operations times bytes of object and patch: an operation on an
+// maxWork bounds operations times bytes of what they make of the object: an operation on an
 // array can cost as much as the array is long, and none of it can be interrupted.
 // A thousand operations on the largest object are within it.
 const maxWork = 4 << 30
+
+// largest is how many bytes an object of so many may have while the operations are applied: it grows by their values, and may
+// double with each copy.
+func (p *Patch) largest(object int) int64 {
+	size, copies := int64(object), 0
+	for _, op := range p.operations {
+		if v := op["value"]; v != nil {
+			size += int64(len(*v))
+		}
+		if op.Kind() == "copy" {
+			copies++
+		}
+	}
+	return min(size<<min(copies, 22), size+maxCopyBytes)
+}
 
 func init() {
 	// The library knows this bound only as a variable of its package.
@@ -67,7 +82,7 @@ func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) 
 	if err != nil {
 		return nil, fmt.Errorf("encode object for JSON patch: %w", err)
 	}
-	if work := int64(len(p.operations)) * int64(len(doc)+len(p.Raw)); work > maxWork {
+	if work := int64(len(p.operations)) * p.largest(len(doc)); work > maxWork {
 		return nil, apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("%d operations on an object of this size are too much for one JSON patch: send fewer at once", len(p.operations)))
 	}

@@ -169,11 +169,35 @@ func TestAtTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	room := maxWork/n - len(p.Raw) - len(`{"a":[1,""]}`)
+	room := maxWork/n - n - len(`{"a":[1,""]}`) // each operation has a value of one byte
 	for more := range 2 {
 		_, err := p.Apply(map[string]any{"a": []any{int64(1), strings.Repeat("x", room+more)}}, nil)
 		if apierrors.IsRequestEntityTooLargeError(err) != (more > 0) || more == 0 && err != nil {
 			t.Errorf("%d operations on %d bytes more than are allowed: %v", n, more, err)
+		}
+	}
+}
+
+// TestWorkIsOfWhatGrows: the length of a patch does not count, what it makes of an object does.
+func TestWorkIsOfWhatGrows(t *testing.T) {
+	list := func(op string, n int) []byte { return []byte("[" + strings.Repeat(op+",", n-1) + op + "]") }
+	for _, x := range []struct {
+		name    string
+		body    []byte
+		refused bool
+	}{
+		{"long paths", list(`{"op":"test","path":"/a~1`+strings.Repeat("b", 100)+`/0","value":1}`, MaxOperations), false},
+		{"values", list(`{"op":"add","path":"/l/-","value":"`+strings.Repeat("x", 60)+`"}`, MaxOperations), true},
+		{"copies", []byte("[" + strings.Repeat(`{"op":"copy","from":"/l","path":"/l/-"},`, 30) + string(list(`{"op":"test","path":"/n","value":1}`, 3000)[1:])), true},
+		{"a copy", []byte("[" + `{"op":"copy","from":"/l","path":"/m"},` + string(list(`{"op":"test","path":"/n","value":1}`, 9000)[1:])), false},
+	} {
+		p, err := Parse(string(types.JSONPatchType), x.body, false)
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		_, err = p.Apply(map[string]any{"l": []any{"x"}, "n": int64(1), "a/" + strings.Repeat("b", 100): []any{int64(1)}}, nil)
+		if refused := apierrors.IsRequestEntityTooLargeError(err); refused != x.refused || !refused && err != nil {
+			t.Errorf("%s: %v", x.name, err)
 		}
 	}
 }
