@@ -205,9 +205,11 @@ func (w *watchStream) nextTimer(end time.Time) time.Time {
 }
 
 // lifetime is timeoutSeconds, or a random time so that watches that began
-// together do not end together.
+// together do not end together. A negative time is over.
 func (w *watchStream) lifetime() time.Duration {
-	if s := w.Options.TimeoutSeconds; s != nil && *s > 0 {
+	if s := w.Options.TimeoutSeconds; s != nil && *s < 0 {
+		return 0
+	} else if s != nil && *s > 0 {
 		return time.Duration(min(*s, int64(24*time.Hour/time.Second))) * time.Second
 	}
 	least := w.s.cfg.Limits.WatchMin

@@ -136,9 +136,16 @@ func withStandardGroup(u *User) *User {
 }
 
 func impersonates(header http.Header) bool {
-	for key := range header {
-		if strings.HasPrefix(key, "Impersonate-") &&
-			(key == impersonateUser || key == impersonateGroup || key == impersonateUID || strings.HasPrefix(key, impersonateExtra)) {
+	for key, values := range header {
+		if !strings.HasPrefix(key, "Impersonate-") {
+			continue
+		}
+		switch {
+		case key == impersonateUser || key == impersonateUID:
+			if len(values) > 0 && values[0] != "" { // an empty one asks for nothing
+				return true
+			}
+		case key == impersonateGroup, strings.HasPrefix(key, impersonateExtra):
 			return true
 		}
 	}

@@ -121,6 +121,9 @@ func setServiceSpec(obj tree.Object, s *corev1.ServiceSpec) {
 	put("ipFamilies", len(s.IPFamilies) > 0, tree.FromStrings(s.IPFamilies))
 	put("externalTrafficPolicy", s.ExternalTrafficPolicy != "", string(s.ExternalTrafficPolicy))
 	put("healthCheckNodePort", s.HealthCheckNodePort != 0, int64(s.HealthCheckNodePort))
+	if s.InternalTrafficPolicy == nil {
+		delete(spec, "internalTrafficPolicy")
+	}
 	if s.IPFamilyPolicy != nil {
 		spec["ipFamilyPolicy"] = string(*s.IPFamilyPolicy)
 	} else {

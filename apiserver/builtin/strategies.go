@@ -62,7 +62,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"apiservices.apiregistration.k8s.io": &apiServiceStrategy,
 
 		"daemonsets.apps":   &daemonSetStrategy,
-		"deployments.apps":  &workloadStrategy,
+		"deployments.apps":  &deploymentStrategy,
 		"replicasets.apps":  &workloadStrategy,
 		"statefulsets.apps": &statefulSetStrategy,
 

@@ -88,6 +88,14 @@ var (
 	warningsForTemplate    = warningsForTemplateAt("spec", "template")
 )
 
+// warningsForDeployment: annotations are part of its generation, by which upstream goes.
+func warningsForDeployment(obj, old tree.Object) []string {
+	if old != nil && !semanticEqual(tree.Field(obj, "metadata", "annotations"), tree.Field(old, "metadata", "annotations")) {
+		old = nil
+	}
+	return warningsForTemplate(obj, old)
+}
+
 // warningsForDaemonSet: an update that leaves the template as it was is not looked at.
 func warningsForDaemonSet(obj, old tree.Object) []string {
 	if old != nil && semanticEqual(tree.Field(obj, "spec", "template"), tree.Field(old, "spec", "template")) {

@@ -100,8 +100,8 @@ func (r *Resource) FieldAttribute(path string) (name string, ok bool) {
 	case "metadata.namespace":
 		return path, r.Namespaced
 	}
-	for _, f := range r.SelectableFields {
-		if f.Path == path {
+	for i := range r.SelectableFields {
+		if f := &r.SelectableFields[i]; f.Named(path) {
 			return f.StoredName(), true
 		}
 	}

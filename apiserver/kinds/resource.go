@@ -7,6 +7,7 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -155,6 +156,15 @@ type SelectableField struct {
 	Attribute string `json:"attribute,omitempty"`
 	// Default is the value of an object without the field.
 	Default string `json:"default,omitempty"`
+	// Aliases are other names that selectors may have for it.
+	Aliases []string `json:"aliases,omitempty"`
+	// Unnamed says that selectors of this version cannot name it: it is stored for another version's.
+	Unnamed bool `json:"unnamed,omitempty"`
+}
+
+// Named reports whether a selector may name the field so.
+func (f *SelectableField) Named(path string) bool {
+	return !f.Unnamed && f.Path == path || slices.Contains(f.Aliases, path)
 }
 
 // Move says that a field of this version is another one in the stored version.

@@ -82,11 +82,11 @@ func (o *Op) Select() (*Selection, error) {
 func (o *Op) checkFields(sel fields.Selector) error {
 requirements:
 	for _, r := range sel.Requirements() {
-		if r.Field == request.FieldName || r.Field == request.FieldNamespace {
+		if r.Field == request.FieldName || r.Field == request.FieldNamespace && o.namespaceSelects() {
 			continue
 		}
 		for i := range o.Resource.SelectableFields {
-			if o.Resource.SelectableFields[i].Path == r.Field {
+			if o.Resource.SelectableFields[i].Named(r.Field) {
 				continue requirements
 			}
 		}
@@ -97,6 +97,12 @@ requirements:
 		return status.BadRequest("field label not supported: %s", r.Field)
 	}
 	return nil
+}
+
+// namespaceSelects reports whether selectors may name the namespace: of built-in kinds also where there is none, unless
+// upstream lists what they may name.
+func (o *Op) namespaceSelects() bool {
+	return o.Resource.Namespaced || !o.Resource.Custom && len(o.Resource.SelectableFields) == 0
 }
 
 // storedField renames a field of a selector to what its value is stored under:

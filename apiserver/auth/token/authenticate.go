@@ -70,8 +70,8 @@ func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences 
 	if len(own) == 0 {
 		own = a.cfg.Audiences
 	}
-	for _, x := range own {
-		if slices.Contains(audiences, x) {
+	for _, x := range audiences {
+		if slices.Contains(own, x) {
 			both = append(both, x)
 		}
 	}

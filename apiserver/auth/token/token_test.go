@@ -357,7 +357,7 @@ func TestExtra(t *testing.T) {
 	w.put("pods", "ns/p", "u2", time.Time{})
 	token := w.issue(Claims{Pod: &Ref{"p", "u2"}, Node: &Ref{"n", "u3"}}, "x", "api2", "y")
 	u, both, ok, err := w.a.AuthenticateFor(context.Background(), token, []string{"y", "z", "x"})
-	if !ok || err != nil || fmt.Sprint(both) != "[x y]" {
+	if !ok || err != nil || fmt.Sprint(both) != "[y x]" {
 		t.Fatalf("%v %v %v", both, ok, err)
 	}
 	for key, want := range map[string]string{"pod-name": "p", "pod-uid": "u2", "node-name": "n", "node-uid": "u3"} {

@@ -48,6 +48,10 @@ func Normalize(s, old *corev1.ServiceSpec) {
 		keepAllocated(s, old)
 	}
 	agree(s, old)
+	// Upstream leaves it out of what is read. One that is wrong stays, for validation to refuse.
+	if p := s.InternalTrafficPolicy; p != nil && !hasAddress(s) && (*p == corev1.ServiceInternalTrafficPolicyCluster || *p == corev1.ServiceInternalTrafficPolicyLocal) {
+		s.InternalTrafficPolicy = nil
+	}
 }
 
 // dropUnused removes what was there for the old type only. What the client has
