@@ -193,3 +193,22 @@ func TestWritesInAnotherVersion(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstVersionOfARule: a rule that names several versions gets the first of them in the order of the definition.
+func TestFirstVersionOfARule(t *testing.T) {
+	e := newHookedEnv(t)
+	e.lead()
+	const version = `{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`
+	e.define(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"manys.stable.example.com"},"spec":{"group":"stable.example.com","scope":"Cluster","names":{"plural":"manys","kind":"Many"},"versions":[`+
+		fmt.Sprintf(version, "v1alpha1", false)+","+fmt.Sprintf(version, "v1beta1", false)+","+fmt.Sprintf(version, "v1", true)+`]}}`, "/apis/stable.example.com/v1/manys")
+	hook := newAdmissionHook(t)
+	hook.set(allow)
+	hook.configure(e, "Validating", "v", `,"rules":[{"apiGroups":["stable.example.com"],"apiVersions":["v1","v1alpha1"],"operations":["*"],"resources":["manys"]}]`)
+	for _, x := range []struct{ sent, seen string }{{"v1beta1", "v1alpha1"}, {"v1", "v1"}, {"v1alpha1", "v1alpha1"}} {
+		hook.set(allow)
+		w, body := e.do("POST", "/apis/stable.example.com/"+x.sent+"/manys?dryRun=All", nil, `{"apiVersion":"stable.example.com/`+x.sent+`","kind":"Many","metadata":{"name":"m"}}`)
+		if w.StatusCode != 201 || fmt.Sprint(hook.asked) != "[CREATE manys."+x.seen+"/ m]" {
+			t.Errorf("sent in %s: %d, the webhook was asked %v; %s", x.sent, w.StatusCode, hook.asked, clip(body))
+		}
+	}
+}

@@ -241,6 +241,11 @@ func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource 
 		Columns: columns(doc.Columns), SelectableFields: selectable(doc.SelectableFields),
 		Origin: v, StorageForm: doc.Name + "/" + fingerprint(doc.Schema), SameFields: d.webhook == nil, Upgrade: v.upgrade,
 	}
+	for i := range d.Spec.Versions {
+		if d.Spec.Versions[i].Name == doc.Name {
+			r.Position = i
+		}
+	}
 	if s := d.storageVersion(); s != doc.Name {
 		r.StorageGroup, r.StorageVersion = d.Spec.Group, s
 	}

@@ -1,6 +1,11 @@
 package kinds
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // VersionsOf returns all resources that show the objects of one: itself first, then the others
 // that are stored in its table, in the order of All. What is virtual has itself only.
@@ -38,6 +43,11 @@ func (r *Registry) EquivalentResources(gvr schema.GroupVersionResource, subresou
 		if subresource == "" || v.Subresource(subresource) != nil {
 			out = append(out, v.GVR())
 		}
+	}
+	if res.Custom { // a rule that names several gets the first in the order of the definition
+		slices.SortStableFunc(out, func(a, b schema.GroupVersionResource) int {
+			return cmp.Compare(r.byGVR[a].Position, r.byGVR[b].Position)
+		})
 	}
 	res.Memo().Store(equivalentKey{subresource}, out)
 	return out

@@ -37,6 +37,8 @@ type Resource struct {
 	Model string `json:"model"`
 	// Columns of server-side tables. Empty: Name and Age.
 	Columns []Column `json:"columns,omitempty"`
+	// Position is where the definition of a custom resource names the version.
+	Position int `json:"-"`
 	// SelectableFields beyond metadata.name and metadata.namespace.
 	SelectableFields []SelectableField `json:"selectableFields,omitempty"`
 	// NameRule is how metadata.name is validated.

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -48,11 +47,7 @@ func (w *warnings) add(texts []string) {
 			return
 		}
 		line, err := utilnet.NewWarningHeader(299, "-", t)
-		if err != nil {
-			// Not printable as a header: say that something was there.
-			line, _ = utilnet.NewWarningHeader(299, "-", strings.ToValidUTF8(fmt.Sprintf("%q", t), "?"))
-		}
-		if line == "" {
+		if err != nil { // a header cannot have it: upstream leaves it out, too
 			continue
 		}
 		w.runes += n
