@@ -212,3 +212,52 @@ func TestFirstVersionOfARule(t *testing.T) {
 		}
 	}
 }
+
+// TestMetadataInAnotherVersion: a patch in a version completes the object in it, and what was there before is not changed by
+// that: its generation rises, whoever patches owns what came, and plugins see both.
+func TestMetadataInAnotherVersion(t *testing.T) {
+	for _, x := range []struct{ as, patch string }{
+		{asMerge, `{"metadata":{"labels":{"l":"1"}}}`},
+		{asJSONPatch, `[{"op":"add","path":"/metadata/labels","value":{"l":"1"}}]`},
+	} {
+		e := newHookedEnv(t)
+		e.lead()
+		e.define(narrow, narrowV1)
+		if w, body := e.do("POST", narrowV1, nil, `{"apiVersion":"stable.example.com/v1","kind":"Narrow","metadata":{"name":"n"},"spec":{"r":1}}`); w.StatusCode != 201 {
+			t.Fatalf("%d %s", w.StatusCode, body)
+		}
+		hook := newAdmissionHook(t)
+		var seen []string
+		hook.set(func(r map[string]any) map[string]any {
+			seen = append(seen, fmt.Sprint(tree.Field(tree.As(r["oldObject"]), "spec"), tree.Field(tree.As(r["object"]), "spec")))
+			return allow(r)
+		})
+		hook.configure(e, "Validating", "v", rule("stable.example.com", "v1alpha1", "narrows"))
+		if w, body := e.do("PATCH", narrowAlpha+"/n?fieldManager=patcher", typed(x.as), x.patch); w.StatusCode != 200 {
+			t.Fatalf("%d %s", w.StatusCode, body)
+		}
+		_, now := e.do("GET", narrowV1+"/n", nil, "")
+		for _, want := range []string{`"spec":{"d":"D","r":1}`, `"generation":2`, `"f:spec":{"f:d":{}}},"manager":"patcher"`} {
+			if !strings.Contains(now, want) {
+				t.Errorf("%s: no %s in %s", x.as, want, now)
+			}
+		}
+		if want := "[map[r:1] map[d:D r:1]]"; fmt.Sprint(seen) != want {
+			t.Errorf("%s: the webhook has seen %v, want %s", x.as, seen, want)
+		}
+	}
+}
+
+// TestNullsOfWebhooks: what a webhook has made null, and cannot be, is refused.
+func TestNullsOfWebhooks(t *testing.T) {
+	e := newHookedEnv(t)
+	e.lead()
+	e.define(narrow, narrowV1)
+	hook := newAdmissionHook(t)
+	hook.set(patched(`[{"op":"add","path":"/spec/a","value":null}]`))
+	hook.configure(e, "Mutating", "m", rule("stable.example.com", "v1", "narrows"))
+	w, body := e.do("POST", narrowV1, nil, `{"apiVersion":"stable.example.com/v1","kind":"Narrow","metadata":{"name":"n"},"spec":{"r":1}}`)
+	if w.StatusCode != 422 || !strings.Contains(body, `spec.a in body must be of type string: \"null\"`) {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+}

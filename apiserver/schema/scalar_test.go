@@ -80,6 +80,26 @@ func TestFitQuantity(t *testing.T) {
 			t.Errorf("%s is parsed", text)
 		}
 	}
+	for text, want := range map[string]string{ // upstream's String loses what has no suffix
+		"1000000000000000000000": "1e21", "-2000000000000000000000": "-2e21", "1000000000000000000000000": "1e24",
+		"1234000000000000000000000": "1234e21", "1000000000000000000001": "1000000000000000000001",
+	} {
+		got, _, err := fitQuantity(text)
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+			continue
+		}
+		was, now := resource.MustParse(text), resource.MustParse(got.(string))
+		if was.Cmp(now) != 0 {
+			t.Errorf("%s is stored as %s", text, got)
+		}
+	}
+	for text, want := range map[string]string{"1e-1000": "1e-3", "1e-9": "1e-3", "1n": "1m", "1001u": "2m", "5e-3": "5e-3", "1e3": "1e3"} {
+		got, _, err := fitQuantity(text)
+		if got = milli(got); err != nil || got != want {
+			t.Errorf("%s in a list of resources: %v, %v, want %s", text, got, err, want)
+		}
+	}
 	if got, _, err := fitQuantity(int64(2000)); got != "2k" || err != nil {
 		t.Errorf("2000: %v, %v", got, err)
 	}
