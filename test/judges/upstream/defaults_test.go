@@ -78,7 +78,7 @@ func filler(seed int64) *randfill.Filler {
 		func(x *metav1.MicroTime, c randfill.Continue) {
 			*x = metav1.NewMicroTime(time.Unix(int64(c.Intn(2))<<30, 0).UTC())
 		},
-		func(x *metav1.FieldsV1, _ randfill.Continue) { x.Raw = []byte(`{}`) },
+		func(x *metav1.FieldsV1, _ randfill.Continue) { x.SetRawBytes([]byte(`{}`)) },
 		func(x *metav1.ObjectMeta, _ randfill.Continue) { x.Name = "n" },
 		func(x *metav1.TypeMeta, _ randfill.Continue) {},
 		func(x *runtime.RawExtension, _ randfill.Continue) { x.Raw = []byte(`{"a":1}`) },
