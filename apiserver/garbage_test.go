@@ -39,3 +39,36 @@ func TestGarbageBesideBadValue(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnerInAVersionThatWent: who names its owner in a version that is not served any more goes with it, and does not hold
+// it: the uid says which object is meant.
+func TestOwnerInAVersionThatWent(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.GarbageCollector = true })
+	e.runControllers()
+	e.lead()
+	e.define(narrow, narrowV1)
+	for _, propagation := range []string{"Background", "Foreground"} {
+		name := strings.ToLower(propagation)
+		w, body := e.do(http.MethodPost, narrowV1, nil, fmt.Sprintf(`{"apiVersion":"stable.example.com/v1","kind":"Narrow","metadata":{"name":%q},"spec":{"r":1}}`, name))
+		if w.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %s", w.StatusCode, body)
+		}
+		_, rest, _ := strings.Cut(body, `"uid":"`)
+		uid, _, _ := strings.Cut(rest, `"`)
+		if w, body := e.do(http.MethodPost, maps, nil, fmt.Sprintf(`{"metadata":{"name":%q,"ownerReferences":[{"apiVersion":"stable.example.com/v1alpha1","kind":"Narrow","name":%q,"uid":%q,"blockOwnerDeletion":true}]}}`, name, name, uid)); w.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %s", w.StatusCode, body)
+		}
+	}
+	if w, body := e.do(http.MethodPatch, definitionsPath+"/narrows.stable.example.com", typed(asJSONPatch), `[{"op":"replace","path":"/spec/versions/1/served","value":false}]`); w.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", w.StatusCode, body)
+	}
+	e.await(narrowAlpha, http.StatusNotFound)
+	for _, propagation := range []string{"Background", "Foreground"} {
+		name := strings.ToLower(propagation)
+		if w, body := e.do(http.MethodDelete, narrowV1+"/"+name+"?propagationPolicy="+propagation, nil, ""); w.StatusCode/100 != 2 {
+			t.Fatalf("%d %s", w.StatusCode, body)
+		}
+		e.await(maps+"/"+name, http.StatusNotFound)
+		e.await(narrowV1+"/"+name, http.StatusNotFound)
+	}
+}

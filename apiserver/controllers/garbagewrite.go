@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
@@ -31,7 +32,7 @@ func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) 
 		return ownerUnknown, nil
 	}
 	tables := l.objects.Tables()
-	res := tables.Registry.LookupKind(gv.WithKind(o.Kind))
+	res := servedKind(tables.Registry, gv.WithKind(o.Kind))
 	if res == nil || res.Virtual {
 		return ownerUnknown, nil
 	}
@@ -56,6 +57,20 @@ func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) 
 		return ownerWaiting, nil
 	}
 	return ownerThere, nil
+}
+
+// servedKind returns the resource of a kind, in another version if that one is not served any more: the uid says which
+// object it is. Upstream waits for the version for ever (kubernetes#102641). Nil: no version is served.
+func servedKind(served *kinds.Registry, gvk schema.GroupVersionKind) *kinds.Resource {
+	if res := served.LookupKind(gvk); res != nil {
+		return res
+	}
+	for _, res := range served.All() {
+		if res.Group == gvk.Group && res.Kind == gvk.Kind && !res.Virtual {
+			return res
+		}
+	}
+	return nil
 }
 
 // deleteObject deletes an object that has the uid and resourceVersion of o.
