@@ -37,10 +37,9 @@ func (c *Config) checkAuthorization(bad *mistakes) {
 	}
 }
 
-// authorizer asks those of authorization-mode in turn. Administrators and health checks are
-// allowed in any case.
+// authorizer asks those of authorization-mode in turn. Administrators are allowed in any case.
 func (n *Node) authorizer() (auth.Authorizer, error) {
-	out := auth.Union{auth.AuthorizerFunc(auth.PrivilegedGroup), auth.AuthorizerFunc(auth.Health)}
+	out := auth.Union{auth.AuthorizerFunc(auth.PrivilegedGroup)}
 	for _, mode := range n.cfg.Authorization {
 		switch mode {
 		case authorizeNode:

@@ -117,7 +117,7 @@ func Default(more ...Authorizer) Union {
 	}, more...)
 }
 
-// Roles decides by roles: PrivilegedGroup, Health, then the roles. As long as empty
+// Roles decides by roles, behind PrivilegedGroup. As long as empty
 // reports that no role was granted to anybody, which is before the first ones are
 // stored, Public and Discovery stand in for them.
 func Roles(roles Authorizer, empty func() bool) Union {
@@ -129,12 +129,12 @@ func Roles(roles Authorizer, empty func() bool) Union {
 			return f(ctx, a)
 		})
 	}
-	return Union{AuthorizerFunc(PrivilegedGroup), AuthorizerFunc(Health), roles, unless(Public), unless(Discovery)}
+	return Union{AuthorizerFunc(PrivilegedGroup), roles, unless(Public), unless(Discovery)}
 }
 
-// Health allows everybody to read whether this node is well. Load balancers ask
-// without a credential, and also before the roles can be read.
-func Health(_ context.Context, a Attributes) (Decision, string, error) {
+// health allows everybody to read whether this node is well: load balancers ask
+// without a credential.
+func health(_ context.Context, a Attributes) (Decision, string, error) {
 	if !readsPath(a) {
 		return NoOpinion, "", nil
 	}
@@ -166,7 +166,7 @@ func Public(ctx context.Context, a Attributes) (Decision, string, error) {
 	case "/version", "/version/":
 		return Allow, "", nil
 	}
-	return Health(ctx, a)
+	return health(ctx, a)
 }
 
 // Discovery allows authenticated users to read what upstream's role
