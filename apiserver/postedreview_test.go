@@ -14,12 +14,12 @@ import (
 // the namespace, validating ones with all that the server fills in.
 func TestReviewsOfWhatIsPosted(t *testing.T) {
 	e := newAdmittingEnv(t, func(c *apiserver.Config) { c.Tokens = noTokens{} })
-	for path, body := range map[string]string{
-		"/api/v1/namespaces/default/serviceaccounts": `{"metadata":{"name":"robot"}}`,
-		"/api/v1/namespaces/default/pods":            `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}`,
+	for _, x := range [][2]string{
+		{"/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`},
+		{"/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}`},
 	} {
-		if w, answer := e.do("POST", path, nil, body); w.StatusCode != 201 {
-			t.Fatalf("%s: %d %s", path, w.StatusCode, answer)
+		if w, answer := e.do("POST", x[0], nil, x[1]); w.StatusCode != 201 {
+			t.Fatalf("%s: %d %s", x[0], w.StatusCode, answer)
 		}
 	}
 	_, body := e.do("GET", "/api/v1/namespaces/default/serviceaccounts/robot", nil, "")
