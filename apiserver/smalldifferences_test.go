@@ -28,7 +28,6 @@ func TestAsUpstreamInSmallThings(t *testing.T) {
 		{"Pods by host", "GET", "/api/v1/pods?fieldSelector=spec.host%3Dh", "", "", nil, 200, `"items":[]`, "", ""},
 		{"a template that is warned of", "POST", deployments, asJSON, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"DoNotSchedule"}]}}}}`, nil, 201, `"generation":1`, "", "a null labelSelector results in matching no pod"},
 		{"annotations of it", "PATCH", deployments + "/d", asMerge, `{"metadata":{"annotations":{"a":"1"}}}`, nil, 200, `"generation":2`, "", "a null labelSelector results in matching no pod"},
-		{"managers whose time cannot be read", "PATCH", "/api/v1/namespaces/default/configmaps/c?fieldManager=x", asApply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","managedFields":[{"time":"bad"}]}}`, nil, 400, "metadata.managedFields must be nil", "", ""},
 		{"an empty list of managers", "PATCH", "/api/v1/namespaces/default/configmaps/c?fieldManager=x", asApply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","managedFields":[]}}`, nil, 400, "metadata.managedFields must be nil", "", ""},
 		{"labels of it", "PATCH", deployments + "/d", asMerge, `{"metadata":{"labels":{"a":"1"}}}`, nil, 200, `"generation":2`, "", "none"},
 	} {

@@ -3,7 +3,6 @@ package objects
 import (
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -98,10 +97,6 @@ func (itself) Kind(o *Op) *kinds.Resource { return o.Resource }
 func (itself) Shown(_ *Op, obj tree.Object) tree.Object { return obj }
 
 func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error) {
-	// The merge sees none if it cannot read one, and takes nulls for none.
-	if slices.ContainsFunc(tree.List(tree.Field(body, "metadata", "managedFields")), func(v any) bool { return tree.As(v) != nil }) {
-		return nil, status.BadRequest("metadata.managedFields must be nil")
-	}
 	if o.Resource.Custom {
 		body = withoutBadTimes(body)
 	}

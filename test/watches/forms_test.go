@@ -363,7 +363,6 @@ func watchAddresses(t *testing.T, n *cluster.Node, ns string, patch func(name, b
 		"/api/v1/configmaps?watch=true&fieldSelector=metadata.name%3Da,metadata.namespace%3D" + ns + "&" + now,
 		"/api/v1/watch/namespaces/" + ns + "/configmaps/a?" + now,
 		"/api/v1/watch/namespaces/" + ns + "/configmaps?" + now + "&timeoutSeconds=0",
-		"/api/v1/namespaces/" + ns + "/configmaps?watch=1&timeoutSeconds=-1&" + now,
 		"/api/v1/namespaces/" + ns + "/configmaps?watch=1&timeoutSeconds=9223372036854775807&" + now,
 	} {
 		watches = append(watches, openRawWatch(t, n, "json", path))
