@@ -19,9 +19,15 @@ import (
 // healthChecks say when this node is alive (never a matter of other nodes) and
 // when it can serve Most Recent reads.
 func (n *Node) healthChecks() health.Config {
+	// Monitoring and load balancers that know kube-apiserver ask for "etcd": the storage, as far as each
+	// probe looks at it.
 	log, raftLog := n.logCheck(), health.Check{Name: "raft-log", Check: n.followsLog}
+	aliveStorage := raftLog
+	aliveStorage.Alias = "etcd"
+	readIndex := health.Barrier("read-index", time.Second, n.readsIndex)
+	readIndex.Alias = "etcd"
 	return health.Config{
-		Livez: []health.Check{log, raftLog},
+		Livez: []health.Check{log, aliveStorage},
 		// The node serves before it has replayed its log. A state machine that has
 		// begun late is not one that hangs.
 		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
@@ -29,7 +35,7 @@ func (n *Node) healthChecks() health.Config {
 			log, raftLog,
 			{Name: "state", Check: n.trustsState},
 			{Name: "membership", Check: n.isMember},
-			health.Barrier("read-index", time.Second, n.readsIndex),
+			readIndex,
 			{Name: "poststarthook/start-system-namespaces", Check: n.hasNamespaces},
 			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles},
 			{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Check: n.hasPriorityClasses()},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,21 @@ import (
 // Check is one named condition.
 type Check struct {
 	Name string
+	// Alias is a second name, for monitoring that knows the check by that of another
+	// server: it has a line, a path and can be excluded as Name can, and means the same.
+	// Empty: there is no other name.
+	Alias string
 	// Check returns nil if the condition holds. ctx ends with the request or
 	// after Config.Timeout, whichever is first. Safe for concurrent use.
 	Check func(ctx context.Context) error
+}
+
+// names are the names that clients may use for c.
+func (c Check) names() []string {
+	if c.Alias == "" {
+		return []string{c.Name}
+	}
+	return []string{c.Name, c.Alias}
 }
 
 // Ping holds whenever the process answers.
@@ -100,12 +113,13 @@ func withPing(checks []Check) []Check {
 func (h *Handler) delayed(checks []Check) []Check {
 	out := make([]Check, len(checks))
 	for i, c := range checks {
-		out[i] = Check{Name: c.Name, Check: func(ctx context.Context) error {
+		out[i] = c
+		out[i].Check = func(ctx context.Context) error {
 			if time.Now().Before(h.graceEnd) {
 				return nil
 			}
 			return c.Check(ctx)
-		}}
+		}
 	}
 	return out
 }
@@ -135,7 +149,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serveSingle(w http.ResponseWriter, r *http.Request, kind, name string) {
 	for _, c := range h.probes[kind] {
-		if c.Name != name {
+		if !slices.Contains(c.names(), name) {
 			continue
 		}
 		if err := h.run(r.Context(), kind, c); err != nil {
@@ -161,17 +175,16 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, kind string, 
 	var lines strings.Builder
 	failed := false
 	for _, c := range checks {
-		if _, skip := excluded[c.Name]; skip {
-			excluded[c.Name] = true
-			fmt.Fprintf(&lines, "[+]%s excluded: ok\n", c.Name)
-			continue
-		}
-		if err := h.run(r.Context(), kind, c); err != nil {
+		format := "[+]%s ok\n"
+		if exclude(excluded, c) {
+			format = "[+]%s excluded: ok\n"
+		} else if err := h.run(r.Context(), kind, c); err != nil {
 			failed = true
-			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
-			continue
+			format = "[-]%s failed: reason withheld\n"
 		}
-		fmt.Fprintf(&lines, "[+]%s ok\n", c.Name)
+		for _, name := range c.names() {
+			fmt.Fprintf(&lines, format, name)
+		}
 	}
 	if names := unmatched(excluded); names != "" {
 		fmt.Fprintf(&lines, "warn: some health checks cannot be excluded: no matches for %s\n", names)
@@ -203,7 +216,9 @@ func (h *Handler) Ready(ctx context.Context) error {
 func (h *Handler) run(ctx context.Context, kind string, c Check) error {
 	err := h.check(ctx, c)
 	if h.cfg.Observe != nil {
-		h.cfg.Observe(c.Name, kind, err == nil)
+		for _, name := range c.names() {
+			h.cfg.Observe(name, kind, err == nil)
+		}
 	}
 	if err == nil || ctx.Err() == nil { // a client that has gone says nothing about the check
 		h.outcomes.note(h.cfg.Log, kind, c.Name, err)

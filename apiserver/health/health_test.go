@@ -24,7 +24,8 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 func TestTexts(t *testing.T) {
 	good := Check{Name: "apply", Check: func(context.Context) error { return nil }}
 	bad := Check{Name: "quorum", Check: func(context.Context) error { return errors.New("no leader") }}
-	h := New(Config{Livez: []Check{good}, Readyz: []Check{good, bad}, Healthz: []Check{good}, Log: quiet()})
+	known := Check{Name: "storage", Alias: "etcd", Check: func(context.Context) error { return nil }}
+	h := New(Config{Livez: []Check{good}, Readyz: []Check{good, bad}, Healthz: []Check{good, known}, Log: quiet()})
 	for _, c := range []struct {
 		target string
 		code   int
@@ -38,6 +39,11 @@ func TestTexts(t *testing.T) {
 		{"/livez/apply", 200, "ok"},
 		{"/livez/quorum", 404, "404 page not found\n"},
 		{"/healthz", 200, "ok"},
+		{"/healthz/storage", 200, "ok"},
+		{"/healthz/etcd", 200, "ok"},
+		{"/healthz?verbose", 200, "[+]ping ok\n[+]apply ok\n[+]storage ok\n[+]etcd ok\nhealthz check passed\n"},
+		{"/healthz?verbose&exclude=etcd", 200, "[+]ping ok\n[+]apply ok\n[+]storage excluded: ok\n[+]etcd excluded: ok\nhealthz check passed\n"},
+		{"/healthz?verbose&exclude=storage&exclude=etcd", 200, "[+]ping ok\n[+]apply ok\n[+]storage excluded: ok\n[+]etcd excluded: ok\nhealthz check passed\n"},
 		{"/readyz", 500, "[+]ping ok\n[+]apply ok\n[-]quorum failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
 		{"/readyz?exclude=quorum", 200, "ok"},
 		{"/readyz?exclude=quorum&exclude=apply&verbose", 200, "[+]ping ok\n[+]apply excluded: ok\n[+]quorum excluded: ok\n[+]shutdown ok\nreadyz check passed\n"},
