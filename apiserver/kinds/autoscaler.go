@@ -98,6 +98,9 @@ func autoscalerStatusToV2(obj, notes map[string]any) error {
 			state["conditions"] = conditions
 		}
 	}
+	if state["currentReplicas"] == int64(0) { // which v2's type leaves out
+		delete(state, "currentReplicas")
+	}
 	if len(state) > 0 {
 		// What v2's type always writes.
 		if _, ok := state["currentMetrics"]; !ok {

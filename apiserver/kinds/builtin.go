@@ -163,6 +163,15 @@ func check(r *Resource) error {
 	case (r.Conversion == "") != (r.StorageModel == ""):
 		return fmt.Errorf("a conversion has a storageModel, and nothing else has")
 	}
+	for i := range r.Moves {
+		m := &r.Moves[i]
+		if f, ok := m.Empty.(float64); ok { // as trees have whole numbers
+			m.Empty = int64(f)
+		}
+		if (m.Empty == nil) != (m.EmptyIn == "") || m.EmptyIn != "" && m.EmptyIn != EmptyInThis && m.EmptyIn != EmptyInStored {
+			return fmt.Errorf("move of %s: empty and emptyIn (%s or %s) belong together", m.From, EmptyInThis, EmptyInStored)
+		}
+	}
 	for i := range r.Columns {
 		c := &r.Columns[i]
 		if (c.JSONPath == "") == (c.CEL == "") {

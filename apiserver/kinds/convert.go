@@ -33,7 +33,7 @@ func (r *Resource) ToStored(obj map[string]any) (map[string]any, error) {
 	if r.Conversion != "" {
 		return r.convert(obj, conversions[r.Conversion].ToStored)
 	}
-	return r.move(obj, func(m Move) (from, to string) { return m.From, m.To }), nil
+	return r.move(obj, func(m Move) (from, to string, fills bool) { return m.From, m.To, m.EmptyIn == EmptyInStored }), nil
 }
 
 // FromStored is the other direction of ToStored.
@@ -41,7 +41,7 @@ func (r *Resource) FromStored(obj map[string]any) (map[string]any, error) {
 	if r.Conversion != "" {
 		return r.convert(obj, conversions[r.Conversion].FromStored)
 	}
-	return r.move(obj, func(m Move) (from, to string) { return m.To, m.From }), nil
+	return r.move(obj, func(m Move) (from, to string, fills bool) { return m.To, m.From, m.EmptyIn == EmptyInThis }), nil
 }
 
 // Convert returns an object of one version of a built-in resource in another, with the
@@ -77,10 +77,10 @@ func (r *Resource) convert(obj map[string]any, f func(map[string]any) error) (ma
 	return out, nil
 }
 
-// move makes the moves in one direction. All fields are taken out before any is put
-// back, so that moves may exchange fields. Maps on the paths are copied, the rest is
-// shared with obj.
-func (r *Resource) move(obj map[string]any, direction func(Move) (from, to string)) map[string]any {
+// move makes the moves in one direction; fills says whether a move's empty value is written there, or left out. All
+// fields are taken out before any is put back, so that moves may exchange fields. Maps on the paths are copied, the
+// rest is shared with obj.
+func (r *Resource) move(obj map[string]any, direction func(Move) (from, to string, fills bool)) map[string]any {
 	if len(r.Moves) == 0 {
 		return obj
 	}
@@ -88,15 +88,32 @@ func (r *Resource) move(obj map[string]any, direction func(Move) (from, to strin
 	taken := make([]any, len(r.Moves))
 	found := make([]bool, len(r.Moves))
 	for i, m := range r.Moves {
-		from, _ := direction(m)
+		from, _, _ := direction(m)
 		taken[i], found[i] = take(out, strings.Split(from, "."))
 	}
 	for i, m := range r.Moves {
-		if _, to := direction(m); found[i] {
-			put(out, strings.Split(to, "."), taken[i])
+		_, to, fills := direction(m)
+		path := strings.Split(to, ".")
+		switch {
+		case m.Empty == nil:
+		case fills && !found[i]:
+			taken[i], found[i] = m.Empty, hasParent(out, path)
+		case !fills && taken[i] == m.Empty:
+			found[i] = false
+		}
+		if found[i] {
+			put(out, path, taken[i])
 		}
 	}
 	return out
+}
+
+// hasParent reports whether there is an object to hold the field at path.
+func hasParent(m map[string]any, path []string) bool {
+	for ; m != nil && len(path) > 1; path = path[1:] {
+		m, _ = m[path[0]].(map[string]any)
+	}
+	return m != nil
 }
 
 // take removes the field at path. m itself may be changed, what is below is

@@ -84,13 +84,17 @@ func TestMoves(t *testing.T) {
 		shown, stored string
 		oneWay        bool // back is another object: what is no object gave way
 	}{
-		{name: "of another name", moves: []Move{{"note", "message"}}, shown: `{"metadata":{"name":"n"},"note":"a"}`, stored: `{"metadata":{"name":"n"},"message":"a"}`},
-		{name: "absent", moves: []Move{{"note", "message"}}, shown: `{"reason":"r"}`, stored: `{"reason":"r"}`},
-		{name: "exchanged", moves: []Move{{"a", "b"}, {"b", "a"}}, shown: `{"a":1,"b":2}`, stored: `{"a":2,"b":1}`},
-		{name: "deeper", moves: []Move{{"spec.a", "spec.old.a"}}, shown: `{"spec":{"a":1,"b":2,"old":{"c":3}}}`, stored: `{"spec":{"b":2,"old":{"a":1,"c":3}}}`},
-		{name: "below what is no object", moves: []Move{{"spec.a", "b"}}, shown: `{"spec":"x"}`, stored: `{"spec":"x"}`},
-		{name: "into what is no object", moves: []Move{{"a", "spec.a"}}, shown: `{"a":1,"spec":"x"}`, stored: `{"spec":{"a":1}}`, oneWay: true},
-		{name: "null", moves: []Move{{"a", "b"}}, shown: `{"a":null}`, stored: `{"b":null}`},
+		{name: "of another name", moves: []Move{{From: "note", To: "message"}}, shown: `{"metadata":{"name":"n"},"note":"a"}`, stored: `{"metadata":{"name":"n"},"message":"a"}`},
+		{name: "absent", moves: []Move{{From: "note", To: "message"}}, shown: `{"reason":"r"}`, stored: `{"reason":"r"}`},
+		{name: "exchanged", moves: []Move{{From: "a", To: "b"}, {From: "b", To: "a"}}, shown: `{"a":1,"b":2}`, stored: `{"a":2,"b":1}`},
+		{name: "deeper", moves: []Move{{From: "spec.a", To: "spec.old.a"}}, shown: `{"spec":{"a":1,"b":2,"old":{"c":3}}}`, stored: `{"spec":{"b":2,"old":{"a":1,"c":3}}}`},
+		{name: "below what is no object", moves: []Move{{From: "spec.a", To: "b"}}, shown: `{"spec":"x"}`, stored: `{"spec":"x"}`},
+		{name: "into what is no object", moves: []Move{{From: "a", To: "spec.a"}}, shown: `{"a":1,"spec":"x"}`, stored: `{"spec":{"a":1}}`, oneWay: true},
+		{name: "empty in the stored version", moves: []Move{{From: "a", To: "b", Empty: "", EmptyIn: EmptyInStored}}, shown: `{"c":1}`, stored: `{"b":"","c":1}`},
+		{name: "empty in this version", moves: []Move{{From: "s.n", To: "s.n", Empty: "", EmptyIn: EmptyInThis}}, shown: `{"s":{"n":"","o":1}}`, stored: `{"s":{"o":1}}`},
+		{name: "not empty", moves: []Move{{From: "a", To: "b", Empty: "", EmptyIn: EmptyInStored}}, shown: `{"a":"x"}`, stored: `{"b":"x"}`},
+		{name: "empty of what is not there", moves: []Move{{From: "s.n", To: "s.n", Empty: "", EmptyIn: EmptyInThis}}, shown: `{"o":1}`, stored: `{"o":1}`},
+		{name: "null", moves: []Move{{From: "a", To: "b"}}, shown: `{"a":null}`, stored: `{"b":null}`},
 	} {
 		res := &Resource{Version: "v2", Kind: "Thing", Plural: "things", StorageVersion: "v1", Moves: c.moves}
 		check := func(what string, convert func(map[string]any) (map[string]any, error), in, want string) {
@@ -131,7 +135,7 @@ func TestConvert(t *testing.T) {
 		},
 		{
 			schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, schema.GroupVersionKind{Version: "v1", Kind: "Event"},
-			`{"apiVersion":"events.k8s.io/v1","kind":"Event","note":"m"}`, `{"apiVersion":"v1","kind":"Event","message":"m"}`,
+			`{"apiVersion":"events.k8s.io/v1","kind":"Event","note":"m"}`, `{"apiVersion":"v1","kind":"Event","message":"m","reportingComponent":"","reportingInstance":""}`,
 		},
 		{
 			schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}, schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"},

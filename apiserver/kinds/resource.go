@@ -173,7 +173,18 @@ func (f *SelectableField) Named(path string) bool {
 type Move struct {
 	From string `json:"from"` // dotted path in this version
 	To   string `json:"to"`   // dotted path in the stored version
+	// Empty is what the type of one version writes for an empty field, which the other's leaves out: a text
+	// or a whole number. Nil: both do the same.
+	Empty any `json:"empty,omitempty"`
+	// EmptyIn is the version that writes it: EmptyInThis or EmptyInStored.
+	EmptyIn string `json:"emptyIn,omitempty"`
 }
+
+// The values of Move.EmptyIn.
+const (
+	EmptyInThis   = "this"
+	EmptyInStored = "stored"
+)
 
 // DependentsRule is what a deletion does with an object's dependents by default.
 type DependentsRule string

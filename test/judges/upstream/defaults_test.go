@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -58,6 +59,36 @@ var words = []string{
 	"ExactCount", "All", "Indexed", "NonIndexed", "Resource", "Pods", "Object", "External", "Utilization", "Container", "PodFailurePolicy",
 }
 
+// fill makes an object of a seed.
+func fill(seed int64, obj runtime.Object) {
+	filler(seed).Fill(obj)
+	reword(reflect.ValueOf(obj), rand.New(rand.NewPCG(uint64(seed), 0)))
+}
+
+// reword chooses texts from words in fields whose types have names of their own: fillers go by exact types.
+func reword(v reflect.Value, chance *rand.Rand) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			reword(v.Elem(), chance)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				reword(v.Field(i), chance)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			reword(v.Index(i), chance)
+		}
+	case reflect.String:
+		if v.Type() != reflect.TypeFor[string]() && v.CanSet() {
+			v.SetString(words[chance.IntN(len(words))])
+		}
+	}
+}
+
 // filler makes objects of a seed. Few fields are there, so that those are common which are absent beside those which are.
 func filler(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(0.6).NumElements(0, 2).MaxDepth(16).Funcs(
@@ -101,8 +132,8 @@ func asTree(t *testing.T, obj runtime.Object) tree.Object {
 	return out
 }
 
-// completed is what upstream makes of a body: defaults, and what is left of it by its internal type and its stored form.
-func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (runtime.Object, error) {
+// read is a body as upstream's decoder reads it: typed, with its defaults, in the internal version.
+func read(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (runtime.Object, error) {
 	obj, err := legacyscheme.Scheme.New(gvk)
 	if err != nil {
 		t.Fatal(err)
@@ -115,10 +146,15 @@ func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (
 		t.Fatal(err)
 	}
 	legacyscheme.Scheme.Default(obj)
-	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, apischema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal})
-	if err != nil {
-		return nil, err
-	}
+	return legacyscheme.Scheme.ConvertToVersion(obj, internalOf(gvk))
+}
+
+func internalOf(gvk apischema.GroupVersionKind) apischema.GroupVersion {
+	return apischema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal}
+}
+
+// keep is an internal object as it is read after it was stored in a version.
+func keep(internal runtime.Object, gvk apischema.GroupVersionKind) (runtime.Object, error) {
 	made, err := legacyscheme.Scheme.ConvertToVersion(internal, gvk.GroupVersion())
 	if err != nil {
 		return nil, err
@@ -132,6 +168,15 @@ func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (
 		return nil, err
 	}
 	return read, read.(stored).Unmarshal(b)
+}
+
+// completed is what upstream makes of a body: defaults, and what is left of it by its internal type and its stored form.
+func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (runtime.Object, error) {
+	internal, err := read(t, body, gvk)
+	if err != nil {
+		return nil, err
+	}
+	return keep(internal, gvk)
 }
 
 // stored is an object in its stored form, protobuf.
@@ -245,7 +290,7 @@ func TestDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			filler(*first + int64(n)).Fill(obj)
+			fill(*first+int64(n), obj)
 			obj.GetObjectKind().SetGroupVersionKind(gvk)
 			ours := asTree(t, obj)
 			made, err := completed(t, ours, gvk)
