@@ -2,8 +2,11 @@ package fieldmanager
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -209,6 +212,49 @@ func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) 
 		return nil, err
 	}
 	return out.(*unstructured.Unstructured).Object, nil
+}
+
+// beforeFirstApply is the manager that the library makes for what objects without managers have when they are first applied to.
+const beforeFirstApply = "before-first-apply"
+
+// BeforeFirstApply returns live with a manager for the field at a dotted path, if it has none: that of what was there
+// before anybody applied. The library does so for whole objects; one that shows a single field of another, as a Scale does,
+// has no managers while nobody owns that field. live is not changed.
+func (m *Manager) BeforeFirstApply(live map[string]any, dotted string) map[string]any {
+	meta, _ := live["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
+	var field path
+	for name := range strings.SplitSeq(strings.TrimPrefix(dotted, "."), ".") {
+		field = append(field, "f:"+name)
+	}
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		if fields, _ := entry["fieldsV1"].(map[string]any); covers(fields, field) {
+			return live
+		}
+	}
+	fields := map[string]any{}
+	for _, element := range slices.Backward(field) {
+		fields = map[string]any{element: fields}
+	}
+	entry := m.entry(beforeFirstApply, fields)
+	entry["operation"] = string(metav1.ManagedFieldsOperationUpdate)
+	live, meta = maps.Clone(live), maps.Clone(meta)
+	meta["managedFields"] = append(slices.Clip(entries), entry)
+	live["metadata"] = meta
+	return live
+}
+
+// covers reports whether a set of fields, as stored, has a path, or anything below it.
+func covers(fields map[string]any, p path) bool {
+	for _, element := range p {
+		below, there := fields[element].(map[string]any)
+		if !there {
+			return false
+		}
+		fields = below
+	}
+	return true
 }
 
 // defaulter is the runtime.ObjectDefaulter of one resource.

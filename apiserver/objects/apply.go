@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/fieldmanager"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
@@ -140,7 +141,11 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
-	if merged, err = a.Manager.Apply(old, a.Tree, o.Options.FieldManager, o.Options.Forced()); err != nil {
+	live := old
+	if on == Scale && hasReplicas(old, o.Subresource) {
+		live = a.Manager.BeforeFirstApply(old, o.Subresource.SpecReplicas)
+	}
+	if merged, err = a.Manager.Apply(live, a.Tree, o.Options.FieldManager, o.Options.Forced()); err != nil {
 		if on == Scale {
 			err = conflictOfScale(err, o.Resource.GroupVersion().String(), o.Subresource.SpecReplicas)
 		}
@@ -158,6 +163,12 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 		return nil, nil, err
 	}
 	return merged, old, o.checkRevision(meta, cur)
+}
+
+// hasReplicas reports whether a Scale of the object says how many replicas it wants: none are left out.
+func hasReplicas(obj tree.Object, scale *kinds.Subresource) bool {
+	n, ok := tree.Int(tree.Lookup(obj, scale.SpecReplicas))
+	return ok && n != 0
 }
 
 // conflictOfScale names in a conflict the version of Scales, in which upstream shows the managers
