@@ -29,7 +29,7 @@ func TestCostOfHonest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := treeOf(&addresses)
+	text, _, err := treeOf(&addresses)
 	if err != nil {
 		t.Fatal(err)
 	}

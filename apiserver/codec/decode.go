@@ -28,7 +28,10 @@ type Body struct {
 	// sent until Fit has made of them what the field is, and PlainNumbers float64 of the rest.
 	Numbers bool
 
-	text []byte // the document, if it is JSON
+	// JSON is the document as JSON, whatever it was sent as.
+	JSON []byte
+
+	ordered bool // the fields of JSON are in the order in which they were sent
 }
 
 // Decode parses a body of the given Content-Type (empty: JSON). res says what
@@ -44,11 +47,11 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 	switch bodyType(contentType, res) {
 	case JSON:
 		b, err := decodeJSON(string(body), body, res)
-		b.text = body
+		b.JSON, b.ordered = body, true
 		return b, err
 	case YAML:
 		if obj, ok := parseJSONAsYAML(body); ok {
-			return Body{Object: obj}, nil
+			return Body{Object: obj, JSON: body}, nil
 		}
 		text, duplicate, err := YAMLToJSON(body)
 		if err != nil {
@@ -58,6 +61,7 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 			return Body{}, status.Unrecognized(kindOf(res), errTooMany, body)
 		}
 		b, err := decodeJSON(stringOf(text), text, res)
+		b.JSON = text
 		if duplicate != "" {
 			b.Duplicates = append(b.Duplicates, duplicate)
 		}
@@ -67,7 +71,7 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 		if res != nil {
 			fallback = res.GVK()
 		}
-		tree, gvk, err := decodeProtobuf(body, fallback)
+		tree, text, gvk, err := decodeProtobuf(body, fallback)
 		switch {
 		case err != nil && gvk.Kind == "":
 			return Body{}, status.Unrecognized(kindOf(res), err, body)
@@ -76,7 +80,7 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 		case err != nil:
 			return Body{}, status.CannotBeHandled(gvk, res.Kind, err)
 		}
-		return Body{Object: tree}, nil
+		return Body{Object: tree, JSON: text}, nil
 	}
 	accepted := []string{JSON, YAML, Protobuf}
 	if res != nil && res.Custom {

@@ -45,7 +45,7 @@ func TestDepthOfProtobuf(t *testing.T) {
 			t.Errorf("%d levels: %.200v", depth, err)
 		}
 	}
-	tree, _, err := decodeProtobuf(definitionOf(nested(50, not...)), schema.GroupVersionKind{})
+	tree, _, _, err := decodeProtobuf(definitionOf(nested(50, not...)), schema.GroupVersionKind{})
 	if err != nil || tree["spec"] == nil {
 		t.Errorf("50 levels: %v", err)
 	}

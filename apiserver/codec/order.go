@@ -13,14 +13,14 @@ import (
 // a decoder would meet them. Bodies in other media are not in any order that a
 // client could know; their findings stay as they are.
 func (b Body) InOrder(findings []string) []string {
-	if b.text == nil {
+	if !b.ordered {
 		return findings
 	}
 	wanted := map[string]int{}
 	for _, f := range findings {
 		wanted[f] = len(wanted) - len(findings) // those that are not found stay in front
 	}
-	s := scanner{d: json.NewDecoder(bytes.NewReader(b.text)), wanted: wanted}
+	s := scanner{d: json.NewDecoder(bytes.NewReader(b.JSON)), wanted: wanted}
 	s.d.UseNumber()
 	s.value("")
 	sorted := slices.Clone(findings)

@@ -171,12 +171,12 @@ func appendDocument(b []byte, apiVersion, kind string, msg []byte) []byte {
 	return append(b, envelopeEnd...)
 }
 
-// decodeProtobuf reads a document into a tree. fallback is the kind of a
+// decodeProtobuf reads a document into a tree; text is the object as JSON. fallback is the kind of a
 // document that does not name one.
-func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[string]any, gvk schema.GroupVersionKind, err error) {
+func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[string]any, text []byte, gvk schema.GroupVersionKind, err error) {
 	u, err := openEnvelope(body)
 	if err != nil {
-		return nil, gvk, err
+		return nil, nil, gvk, err
 	}
 	gvk = schema.FromAPIVersionAndKind(u.APIVersion, u.Kind)
 	if gvk.Kind == "" {
@@ -187,20 +187,20 @@ func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[str
 	}
 	m, err := newMessage(gvk)
 	if err != nil {
-		return nil, gvk, err
+		return nil, nil, gvk, err
 	}
 	if err := checkDepth(u.Raw); err != nil {
-		return nil, gvk, err
+		return nil, nil, gvk, err
 	}
 	if err := m.Unmarshal(u.Raw); err != nil {
-		return nil, gvk, err
+		return nil, nil, gvk, err
 	}
-	tree, err = treeOf(m)
+	tree, text, err = treeOf(m)
 	if err != nil {
-		return nil, gvk, err
+		return nil, nil, gvk, err
 	}
 	tree["kind"], tree["apiVersion"] = gvk.Kind, gvk.GroupVersion().String()
-	return tree, gvk, nil
+	return tree, text, gvk, nil
 }
 
 // openEnvelope reads a document's envelope.
@@ -212,17 +212,17 @@ func openEnvelope(body []byte) (u runtime.Unknown, err error) {
 	return u, err
 }
 
-// treeOf is the JSON tree of a typed object.
-func treeOf(m message) (map[string]any, error) {
+// treeOf is a typed object as a tree and as JSON.
+func treeOf(m message) (map[string]any, []byte, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tree, _, err := parseJSON(stringOf(text))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return tree.(map[string]any), nil
+	return tree.(map[string]any), text, nil
 }
 
 // apiVersionOf is "v1" or "apps/v1".

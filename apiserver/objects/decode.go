@@ -32,6 +32,7 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
 	}
+	o.sent = body.JSON
 	if _, err := apischema.ParseGroupVersion(tree.Text(body.Object, "apiVersion")); err != nil {
 		return nil, status.Unrecognized(res.Kind, err, raw)
 	}
@@ -193,7 +194,7 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	if a.Manager, err = o.FieldManager(); err != nil {
 		return a, err
 	}
-	a.body = body.Object
+	a.body, o.sent = body.Object, body.JSON
 	a.Tree, a.wrong = on.configuration(o, body.Object, a.Model)
 	if body.Numbers { // the merge knows none that are kept as they were sent
 		for _, obj := range []tree.Object{a.body, a.Tree} {

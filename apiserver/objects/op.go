@@ -82,6 +82,10 @@ type Op struct {
 	attributes admission.Attributes
 	// refusedByPlugin says that a plugin has refused the last decision.
 	refusedByPlugin bool
+	// sent is the body as JSON, and current the version that a write is decided about; nil if there is none. Fields
+	// that are kept as they were sent have their texts from them (withRaw).
+	sent    []byte
+	current *mvcc.Version
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims

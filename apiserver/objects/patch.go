@@ -29,6 +29,9 @@ func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Objec
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
+	if p.Type != types.JSONPatchType {
+		o.sent = p.Raw
+	}
 	sent, err = on.patched(o, p.Patch, old, cur)
 	return sent, old, err
 }

@@ -59,6 +59,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	r.Caller = race{o}
 	for {
 		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+			o.current = cur
 			ch, err = decide(cur)
 			if err != nil || ch.None || o.Options.IsDryRun() {
 				return nil, err
@@ -161,7 +162,11 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	value, offset, err := codec.EncodeFor(as, kept)
+	exact, err := o.withRaw(as, kept)
+	if err != nil {
+		return Change{}, err
+	}
+	value, offset, err := codec.EncodeFor(as, exact)
 	if err != nil {
 		return Change{}, fmt.Errorf("encode %s: %w", o.Resource.Kind, err)
 	}
@@ -188,6 +193,22 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 		o.charge(&ch, kept)
 	}
 	return ch, nil
+}
+
+// withRaw is an object with the fields as they were sent that upstream keeps so.
+func (o *Op) withRaw(res *kinds.Resource, obj tree.Object) (tree.Object, error) {
+	if res.Custom {
+		return obj, nil
+	}
+	model, err := ModelOf(res)
+	if err != nil || !model.HasRaw() {
+		return obj, err
+	}
+	texts := model.RawTexts(o.sent)
+	if o.current != nil {
+		texts = append(texts, model.RawTexts(o.current.Value())...)
+	}
+	return model.WithRaw(obj, texts), nil
 }
 
 // withoutManagedFields is an object that does not say who owns its fields; nil if it says so

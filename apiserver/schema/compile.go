@@ -44,6 +44,7 @@ type node struct {
 	embedded []embedding // fields that are never absent upstream, with defaults in them
 	fills    []*property // fields that Fill has to look at, by name
 	filled   bool        // there are any, here or below
+	raw      bool        // this node, or one below it, is kept as the text that was sent (rawtext.go)
 }
 
 // property is one field of an object.
@@ -254,8 +255,8 @@ func (c *compiler) object(n *node, d *document) error {
 	return nil
 }
 
-// summarize works out which of the fresh nodes have defaults or parts that are
-// always written somewhere below them, so that a walk can leave out whole subtrees. Models may refer to
+// summarize works out which of the fresh nodes have defaults, parts that are
+// always written or parts that are kept as texts somewhere below them, so that a walk can leave out whole subtrees. Models may refer to
 // each other in circles, so it repeats until nothing changes.
 func (c *compiler) summarize() {
 	for changed := true; changed; {
@@ -270,7 +271,7 @@ func (c *compiler) summarize() {
 
 // summarize is the step of one node; changed says that its parents are to look again.
 func (n *node) summarize() (changed bool) {
-	deep, filled := n.deep || n.defaults != nil, n.filled
+	deep, filled, raw := n.deep || n.defaults != nil, n.filled, n.raw || n.model == rawModel
 	var fills []*property
 	var embedded []embedding
 	for _, f := range n.sorted {
@@ -281,14 +282,14 @@ func (n *node) summarize() (changed bool) {
 		if w = w || f.written == writtenZero || f.written == writtenNull; w {
 			fills = append(fills, f)
 		}
-		deep, filled = deep || d, filled || w
+		deep, filled, raw = deep || d, filled || w, raw || f.node.raw
 	}
 	if n.elem != nil {
 		d, w := n.elem.below()
-		deep, filled = deep || d || n.rounds, filled || w
+		deep, filled, raw = deep || d || n.rounds, filled || w, raw || n.elem.raw
 	}
-	changed = deep != n.deep || filled != n.filled // which is all that parents look at
-	n.deep, n.fills, n.embedded, n.filled = deep, fills, embedded, filled
+	changed = deep != n.deep || filled != n.filled || raw != n.raw // which is all that parents look at
+	n.deep, n.fills, n.embedded, n.filled, n.raw = deep, fills, embedded, filled, raw
 	return changed
 }
 
