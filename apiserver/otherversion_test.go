@@ -261,3 +261,33 @@ func TestNullsOfWebhooks(t *testing.T) {
 		t.Errorf("%d %s", w.StatusCode, body)
 	}
 }
+
+// TestNullsOfApply: a null in a field of which the schema names no type is gone at once, as that of a POST is, and not
+// with the next write of anything.
+func TestNullsOfApply(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	loose := strings.NewReplacer("Narrow", "Loose", "narrow", "loose").Replace(narrow)
+	const of = "/apis/stable.example.com/v1/namespaces/default/looses"
+	loose = strings.ReplaceAll(loose, `"r":{"type":"integer"}`, `"r":{"type":"integer"},"any":{"x-kubernetes-preserve-unknown-fields":true}`)
+	e.define(loose, of)
+	for _, x := range []struct {
+		name, method, path, as, body string
+	}{
+		{"apply of a new one", "PATCH", "/n?fieldManager=x", asApply, `{"apiVersion":"stable.example.com/v1","kind":"Loose","metadata":{"name":"n"},"spec":{"r":1,"any":null}}`},
+		{"apply", "PATCH", "/n?fieldManager=x", asApply, `{"apiVersion":"stable.example.com/v1","kind":"Loose","metadata":{"name":"n"},"spec":{"any":null}}`},
+		{"POST", "POST", "", asJSON, `{"apiVersion":"stable.example.com/v1","kind":"Loose","metadata":{"name":"o"},"spec":{"r":1,"any":null}}`},
+		{"merge patch", "PATCH", "/o", asMerge, `{"spec":{"any":null}}`},
+		{"JSON patch", "PATCH", "/o", "application/json-patch+json", `[{"op":"add","path":"/spec/any","value":null}]`},
+	} {
+		w, body := e.do(x.method, of+x.path, http.Header{"Content-Type": {x.as}}, x.body)
+		if w.StatusCode/100 != 2 || strings.Contains(body, `"any"`) {
+			t.Errorf("%s: %d %s", x.name, w.StatusCode, clip(body))
+		}
+	}
+	// Nulls that have a type are refused of an apply, and stay where they are allowed.
+	w, body := e.do("PATCH", of+"/p?fieldManager=x", http.Header{"Content-Type": {asApply}}, `{"apiVersion":"stable.example.com/v1","kind":"Loose","metadata":{"name":"p"},"spec":{"r":null}}`)
+	if w.StatusCode != 422 {
+		t.Errorf("a null of a type: %d %s", w.StatusCode, clip(body))
+	}
+}

@@ -34,6 +34,11 @@ func (f form) FitMerged(obj map[string]any) ([]string, error) {
 	return f.coerce(obj, coercion{nulls: true})
 }
 
+// DropNulls takes out fields that are null and cannot be.
+func (f form) DropNulls(obj map[string]any) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, f.structural)
+}
+
 // Default fills in the schema's defaults. Errors: ErrDefaults.
 func (f form) Default(obj map[string]any) error { return complete(obj, f.structural) }
 

@@ -43,6 +43,9 @@ func AcceptNames(definitions []*Definition, now time.Time) []Decision {
 		}
 		status := *d.Status.DeepCopy()
 		conditions := []apiextensions.CustomResourceDefinitionCondition{}
+		if c := approved(d); c != nil {
+			conditions = append(conditions, *c)
+		}
 		if !d.named {
 			accepted, reason, err := taken[d.Spec.Group].accept(&d.Spec.Names, &status.AcceptedNames)
 			status.AcceptedNames = accepted
@@ -51,9 +54,6 @@ func AcceptNames(definitions []*Definition, now time.Time) []Decision {
 			if !d.Established() {
 				conditions = append(conditions, d.established(err))
 			}
-		}
-		if c := approved(d); c != nil {
-			conditions = append(conditions, *c)
 		}
 		changed := !reflect.DeepEqual(status.AcceptedNames, d.Status.AcceptedNames)
 		for _, c := range conditions {

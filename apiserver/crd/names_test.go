@@ -48,7 +48,7 @@ func TestAcceptNames(t *testing.T) {
 		{"established stays so with another wish", map[string]string{"as.x.org": wanted("as.x.org", strings.Replace(a, `"a"`, `"c"`, 1), served)},
 			`as.x.org NamesAccepted=True/NoConflicts Established=True/`},
 		{"a community group says whether it is approved", map[string]string{"as.a.k8s.io": wanted("as.a.k8s.io", a, fresh)},
-			`as.a.k8s.io NamesAccepted=True/NoConflicts Established=True/InitialNamesAccepted KubernetesAPIApprovalPolicyConformant=False/MissingAnnotation`},
+			`as.a.k8s.io KubernetesAPIApprovalPolicyConformant=False/MissingAnnotation NamesAccepted=True/NoConflicts Established=True/InitialNamesAccepted`},
 		{"nobody could trust the webhook", map[string]string{"as.x.org": strings.Replace(wanted("as.x.org", a, fresh), `"scope":`, `"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://x.org","caBundle":"bm9uZQ=="}}},"scope":`, 1)},
 			`as.x.org NamesAccepted=True/NoConflicts Established=False/InvalidCABundle`},
 	} {

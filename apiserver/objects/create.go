@@ -128,6 +128,9 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if err := o.Invalid(o.Info.Name, errs); err != nil {
 		return err
 	}
+	if o.applying || o.attributes.Replaced() {
+		model.DropNulls(obj)
+	}
 	if h.Warnings != nil && o.Client && o.whole() {
 		o.Warn(h.Warnings(obj, old))
 	}

@@ -19,6 +19,7 @@ func (n noted) note(name string) error {
 
 func (n noted) Fit(map[string]any) ([]string, error)       { return []string{"fit"}, n.note("Fit") }
 func (n noted) FitMerged(map[string]any) ([]string, error) { return nil, n.note("FitMerged") }
+func (n noted) DropNulls(map[string]any)                   { _ = n.note("DropNulls") }
 func (n noted) Default(map[string]any) error               { return n.note("Default") }
 
 // TestForm: a model of a form is its form, and has no zeros.

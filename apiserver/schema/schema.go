@@ -30,6 +30,7 @@ type Model struct {
 type Form interface {
 	Fit(obj map[string]any) (unknown []string, err error)
 	FitMerged(obj map[string]any) (unknown []string, err error)
+	DropNulls(obj map[string]any)
 	Default(obj map[string]any) error
 }
 
@@ -86,6 +87,14 @@ func (m *Model) FitMerged(obj map[string]any) error {
 		_, err = m.fit(obj, false)
 	}
 	return err
+}
+
+// DropNulls takes out of a valid object what FitMerged left: nulls that no schema refuses, because it names no type. They
+// would be gone with the next write of anything.
+func (m *Model) DropNulls(obj map[string]any) {
+	if m.form != nil {
+		m.form.DropNulls(obj)
+	}
 }
 
 // Default fills in defaults, in place. The object has been through Fit. Errors: the form's;
