@@ -48,5 +48,5 @@ func gatherLibraries() ([]*dto.MetricFamily, error) {
 
 // gatherers are what /metrics shows.
 func (m *Metrics) gatherers() prometheus.Gatherer {
-	return prometheus.Gatherers{m.registry, prometheus.GathererFunc(gatherLibraries)}
+	return classified(prometheus.Gatherers{m.registry, prometheus.GathererFunc(gatherLibraries)})
 }
