@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +98,49 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 		if len(seen) != 2 {
 			t.Errorf("%d reviews", len(seen))
 		}
+	}
+}
+
+// TestPoliciesOfSubresources: a mutating policy that matches everything changes what only subresources are sent, or is told
+// what it cannot do; it does not make them unavailable.
+func TestPoliciesOfSubresources(t *testing.T) {
+	const (
+		policies  = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+		namespace = "/api/v1/namespaces/default"
+		patching  = `{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op:'add',path:'/metadata/labels',value:{'a':'b'}}]"}}`
+		applying  = `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'a':'b'}}}"}}`
+	)
+	e := newAdmittingEnv(t, func(c *apiserver.Config) { c.Tokens = noTokens{} })
+	e.lead()
+	do := func(method, path, as, body string, code int) {
+		t.Helper()
+		if w, got := e.do(method, path, http.Header{"Content-Type": {as}}, body); w.StatusCode != code {
+			t.Errorf("%s %s: %d, want %d: %s", method, path, w.StatusCode, code, clip(got))
+		}
+	}
+	do("POST", namespace+"/serviceaccounts", asJSON, `{"metadata":{"name":"a"}}`, 201)
+	do("POST", namespace+"/serviceaccounts", asJSON, `{"metadata":{"name":"default"}}`, 201)
+	do("POST", namespace+"/pods", asJSON, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201)
+	do("POST", "/apis/apps/v1/namespaces/default/deployments", asJSON, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, 201)
+	for i, x := range []struct {
+		name, mutation string
+		exec           int
+	}{
+		// Nobody runs a command here: it is the server that says so.
+		{"patch", `{"patchType":"JSONPatch","jsonPatch":{"expression":"false ? [JSONPatch{op:'test',path:'/a'}] : []"}}`, 501},
+		{"patch-labels", patching, 403},
+		// There is no schema of the options of a command.
+		{"apply", applying, 403},
+	} {
+		name := fmt.Sprint("all-", i)
+		do("POST", policies, asJSON, `{"metadata":{"name":"`+name+`"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]},"mutations":[`+x.mutation+`]}}`, 201)
+		do("POST", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", asJSON, `{"metadata":{"name":"`+name+`"},"spec":{"policyName":"`+name+`"}}`, 201)
+		do("POST", namespace+"/serviceaccounts/a/token", asJSON, `{"spec":{}}`, 201)
+		do("POST", namespace+"/pods/p/eviction?dryRun=All", asJSON, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}`, 201)
+		do("PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", asMerge, `{"spec":{"replicas":3}}`, 200)
+		do("POST", namespace+"/pods/p/binding?dryRun=All", asJSON, `{"metadata":{"name":"p"},"target":{"name":"n"}}`, 201)
+		do("POST", namespace+"/configmaps?dryRun=All", asJSON, `{"metadata":{"name":"c"}}`, 201)
+		do("POST", namespace+"/pods/p/exec?command=x&stdout=true", asJSON, ``, x.exec)
+		do("DELETE", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/"+name, asJSON, ``, 200)
 	}
 }

@@ -20,11 +20,13 @@ var _ patch.TypeConverterManager = converters{}
 // converterKey is the converter among what is kept with a resource.
 type converterKey struct{}
 
-// GetTypeConverter returns the converter of a kind, nil if it is not served or has no schema.
+// GetTypeConverter returns the converter of a kind, nil if its group and version are not served or it has no schema that
+// can be merged by. One of a kind that is no resource's own knows what its subresources say: a kind that has no model
+// there, as the options of exec, can be patched, but not applied to.
 func (c converters) GetTypeConverter(gvk schema.GroupVersionKind) managedfields.TypeConverter {
 	res := c.kinds.Resource(gvk)
 	if res == nil {
-		return nil
+		return c.ofSubresource(gvk)
 	}
 	if made, ok := res.Memo().Load(converterKey{}); ok {
 		return made.(managedfields.TypeConverter)
@@ -42,6 +44,20 @@ func (c converters) GetTypeConverter(gvk schema.GroupVersionKind) managedfields.
 	}
 	kept, _ := res.Memo().LoadOrStore(converterKey{}, made)
 	return kept.(managedfields.TypeConverter)
+}
+
+func (c converters) ofSubresource(gvk schema.GroupVersionKind) managedfields.TypeConverter {
+	var versions []fieldmanager.Version
+	if model, err := c.kinds.ModelOf(gvk); err == nil {
+		versions = append(versions, fieldmanager.Version{GVK: gvk, Model: model.Name})
+	} else if !c.kinds.Registry().HasGroupVersion(gvk.GroupVersion()) {
+		return nil
+	}
+	made, err := fieldmanager.TypeConverter(versions...)
+	if err != nil {
+		return nil
+	}
+	return made
 }
 
 // Run has nothing to do: nothing is fetched.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Convert returns an object of one version of a resource in another one; the object itself is
@@ -78,11 +79,15 @@ func (k *Kinds) ModelOf(gvk apischema.GroupVersionKind) (*schema.Model, error) {
 
 // Fit makes an object, in place, one that fits the model of its kind, with all defaults. It
 // returns the paths of the fields that the model does not know, which it has dropped, but not of
-// a custom resource. Nulls that those cannot have stay, for validation to refuse. Errors: a value
-// has the wrong type; the kind is not served.
+// a custom resource. Nulls that those cannot have stay, for validation to refuse. The options of connections, as of exec,
+// have no model: they are read into their type. Errors: a value has the wrong type; the kind is not served.
 func (k *Kinds) Fit(obj tree.Object) (unknown []string, err error) {
-	model, err := k.ModelOf((&unstructured.Unstructured{Object: obj}).GroupVersionKind())
-	if err != nil {
+	gvk := (&unstructured.Unstructured{Object: obj}).GroupVersionKind()
+	model, err := k.ModelOf(gvk)
+	switch {
+	case err != nil && scheme.Scheme.Recognizes(gvk) && k.now().HasGroupVersion(gvk.GroupVersion()):
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	if model.Custom() {
