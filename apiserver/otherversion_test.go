@@ -194,6 +194,53 @@ func TestWritesInAnotherVersion(t *testing.T) {
 	}
 }
 
+// TestListsInAnotherVersion: items of a list keep what the version of a write does not know, if they are known by their
+// keys, or are as they were.
+func TestListsInAnotherVersion(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	const (
+		of    = "/apis/stable.example.com/v1/namespaces/default/listers"
+		alpha = "/apis/stable.example.com/v1alpha1/namespaces/default/listers"
+		item  = `{"type":"object","required":["type"],"properties":{"type":{"type":"string"},"status":{"type":"string"}EXTRA}}`
+		lists = `{"type":"object","properties":{"conds":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["type"],"items":` + item + `},"plain":{"type":"array","items":` + item + `}}}`
+	)
+	version := func(name, stored, extra string) string {
+		return `{"name":"` + name + `","served":true,"storage":` + stored + `,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{"status":` + strings.ReplaceAll(lists, "EXTRA", extra) + `}}}}`
+	}
+	e.define(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"listers.stable.example.com"},"spec":{"group":"stable.example.com","scope":"Namespaced","names":{"plural":"listers","kind":"Lister"},"versions":[`+
+		version("v1", "true", `,"extra":{"type":"string"}`)+","+version("v1alpha1", "false", "")+`]}}`, of)
+	const (
+		a, b   = `{"extra":"ea","status":"1","type":"A"}`, `{"extra":"eb","status":"1","type":"B"}`
+		before = `{"conds":[` + a + `,` + b + `],"plain":[` + a + `,` + b + `]}`
+		asB    = `{"status":"2","type":"B"}`
+		b2     = `{"extra":"eb","status":"2","type":"B"}`
+		shownA = `{"type":"A","status":"1"}`
+	)
+	for i, x := range []struct{ name, method, as, query, body, want string }{
+		{"JSON patch of one", "PATCH", asJSONPatch, "", `[{"op":"replace","path":"/status/conds/1/status","value":"2"}]`, `{"conds":[` + a + `,` + b2 + `],"plain":[` + a + `,` + b + `]}`},
+		{"merge patch of the list", "PATCH", asMerge, "", `{"status":{"conds":[` + asB + `,` + shownA + `]}}`, `{"conds":[` + b2 + `,` + a + `],"plain":[` + a + `,` + b + `]}`},
+		{"one goes", "PATCH", asMerge, "", `{"status":{"conds":[` + asB + `]}}`, `{"conds":[` + b2 + `],"plain":[` + a + `,` + b + `]}`},
+		{"one comes", "PATCH", asMerge, "", `{"status":{"conds":[{"type":"C","status":"1"},` + shownA + `]}}`, `{"conds":[{"status":"1","type":"C"},` + a + `],"plain":[` + a + `,` + b + `]}`},
+		{"apply of one", "PATCH", asApply, "?fieldManager=m&force=true", `{"apiVersion":"stable.example.com/v1alpha1","kind":"Lister","metadata":{"name":"NAME"},"status":{"conds":[` + asB + `]}}`, `{"conds":[` + a + `,` + b2 + `],"plain":[` + a + `,` + b + `]}`},
+		{"a list without keys", "PATCH", asMerge, "", `{"status":{"plain":[{"type":"N"},` + shownA + `,` + asB + `]}}`, `{"conds":[` + a + `,` + b + `],"plain":[{"type":"N"},` + a + `,{"status":"2","type":"B"}]}`},
+	} {
+		name := fmt.Sprint("n", i)
+		if w, body := e.do("POST", of, typed(asJSON), `{"apiVersion":"stable.example.com/v1","kind":"Lister","metadata":{"name":"`+name+`"}}`); w.StatusCode != 201 {
+			t.Fatal(body)
+		}
+		if w, body := e.do("PATCH", of+"/"+name+"/status", typed(asMerge), `{"status":`+before+`}`); w.StatusCode != 200 {
+			t.Fatal(body)
+		}
+		if w, body := e.do(x.method, alpha+"/"+name+"/status"+x.query, typed(x.as), strings.ReplaceAll(x.body, "NAME", name)); w.StatusCode != 200 {
+			t.Errorf("%s: %d %s", x.name, w.StatusCode, body)
+		}
+		if _, body := e.do("GET", of+"/"+name, nil, ""); !strings.Contains(body, `"status":`+x.want) {
+			t.Errorf("%s: %s\nwant %s", x.name, body, x.want)
+		}
+	}
+}
+
 // TestFirstVersionOfARule: a rule that names several versions gets the first of them in the order of the definition.
 func TestFirstVersionOfARule(t *testing.T) {
 	e := newHookedEnv(t)

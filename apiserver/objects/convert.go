@@ -305,35 +305,11 @@ func (o *Op) convertPart(obj tree.Object, to *crd.Version) (tree.Object, error) 
 	delete(kept, "metadata")
 	delete(seen, "metadata")
 	delete(stored[0], "metadata")
-	kept = changedAs(kept, seen, stored[0]).(tree.Object)
+	if kept, err = to.Changed(kept, seen, stored[0]); err != nil {
+		return nil, err
+	}
 	kept["metadata"] = meta
 	return kept, nil
-}
-
-// changedAs makes of what is stored what has changed between two values that show some of it. It may share with all three.
-func changedAs(now, before, stored any) any {
-	if tree.Equal(now, before) {
-		return stored
-	}
-	a, ok := now.(tree.Object)
-	b, ok2 := before.(tree.Object)
-	c, ok3 := stored.(tree.Object)
-	if !ok || !ok2 || !ok3 {
-		return now
-	}
-	out := make(tree.Object, len(a))
-	for k, v := range c {
-		if _, shown := b[k]; !shown {
-			out[k] = v
-		}
-	}
-	for k, v := range a {
-		if was, ok := b[k]; ok && c[k] != nil {
-			v = changedAs(v, was, c[k])
-		}
-		out[k] = v
-	}
-	return out
 }
 
 // renamed is an object that says to be of another version, which is all that conversion None does.
