@@ -30,6 +30,8 @@ func TestAsUpstreamInSmallThings(t *testing.T) {
 		{"annotations of it", "PATCH", deployments + "/d", asMerge, `{"metadata":{"annotations":{"a":"1"}}}`, nil, 200, `"generation":2`, "", "a null labelSelector results in matching no pod"},
 		{"an empty list of managers", "PATCH", "/api/v1/namespaces/default/configmaps/c?fieldManager=x", asApply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","managedFields":[]}}`, nil, 400, "metadata.managedFields must be nil", "", ""},
 		{"a Job whose name is too long for a label", "POST", "/apis/batch/v1/namespaces/default/jobs", asJSON, `{"metadata":{"name":"` + strings.Repeat("a", 64) + `"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`, nil, 422, `"field":"spec.template.labels"`, "", ""},
+		{"a grace period with a fraction", "DELETE", deployments + "/d", asJSON, `{"gracePeriodSeconds":1.0}`, nil, 400, "gracePeriodSeconds", "", ""},
+		{"a grace period", "DELETE", deployments + "/d", asJSON, `{"gracePeriodSeconds":1,"dryRun":["All"]}`, nil, 200, "", "", ""},
 		{"labels of it", "PATCH", deployments + "/d", asMerge, `{"metadata":{"labels":{"a":"1"}}}`, nil, 200, `"generation":2`, "", "none"},
 	} {
 		header := x.header.Clone()

@@ -125,7 +125,7 @@ func kindOf(res *kinds.Resource) string {
 // decodeJSON parses text; body is the same for error texts.
 func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
 	keep := floats
-	if res != nil && !res.Custom {
+	if res == nil || !res.Custom { // options of a delete have no other kind, and are never custom
 		keep = texts
 	}
 	tree, kept, duplicates, err := parseNumbers(text, keep)

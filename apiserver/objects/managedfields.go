@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
@@ -117,7 +118,11 @@ func (o *Op) Track(obj, old tree.Object) error {
 			return context.Cause(o.Context) // it was not converted because nobody waits any more
 		}
 		delete(meta, "managedFields")
-		o.Store.Log.Error("cannot track the fields of an object", "err", err, "resource", o.Resource.GroupResource().String(), "name", o.Info.Name)
+		level := slog.LevelError
+		if o.Client { // which may have sent owners that nobody can read
+			level = slog.LevelDebug
+		}
+		o.Store.Log.Log(o.Context, level, "cannot track the fields of an object", "err", err, "resource", o.Resource.GroupResource().String(), "name", o.Info.Name)
 	}
 	return nil
 }
