@@ -51,15 +51,16 @@ func (c *call) impersonate() bool {
 	if as == nil {
 		return true
 	}
-	u, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.User, c.r.Header)
+	on := c.Attributes()
+	u, constraint, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, on, c.r.Header)
 	if err != nil {
 		c.fail(err)
 		return false
 	}
 	if c.audit.Event != nil {
-		c.audit.Impersonated(auditUser(u))
+		c.audit.Impersonated(auditUser(u), constraint)
 	}
-	c.masked, c.User, c.Impersonated = &masked{c.User, as}, u, true
+	c.masked, c.User, c.Impersonated = &masked{on, as}, u, true
 	return true
 }
 

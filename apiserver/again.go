@@ -17,7 +17,7 @@ import (
 
 // masked is who has sent a request that is served as another's, and how that was asked for.
 type masked struct {
-	by *auth.User
+	on auth.Attributes // by whom, and for what
 	as http.Header
 }
 
@@ -111,7 +111,7 @@ func (c *call) AuthorizeAgain() error {
 		}
 	}
 	if c.masked != nil {
-		if _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
+		if _, _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.on, maps.Clone(c.masked.as)); err != nil {
 			c.audit.Correct(annotationDecision, "forbid")
 			return err
 		}

@@ -307,7 +307,7 @@ func (c *call) own() {
 	}
 	ctx := auth.WithUser(c.Context, c.User)
 	if c.masked != nil {
-		ctx = auth.WithImpersonator(ctx, c.masked.by, c.masked.as)
+		ctx = auth.WithImpersonator(ctx, c.masked.on, c.masked.as)
 	}
 	ctx = context.WithValue(ctx, againKey{}, func(ctx context.Context) (proto.Revision, error) {
 		return c.await(ctx, consistency.Plan{Mode: consistency.MostRecent})

@@ -87,7 +87,7 @@ func TestLevelsAndStages(t *testing.T) {
 	r.RemoteAddr = "192.0.2.7:1234"
 	r.Header.Set("X-Forwarded-For", "198.51.100.1")
 	e := l.Begin(r, "id-1", time.Now(), &Attributes{User: &User{Name: "bob", Groups: []string{"g"}}, Verb: "create", Namespace: "ns", APIVersion: "v1", Resource: "secrets"})
-	e.Impersonated(&User{Name: "carol"})
+	e.Impersonated(&User{Name: "carol"}, "")
 	e.Annotate("k8s.io/deprecated", "true")
 	e.Annotate("k8s.io/deprecated", "false")
 	e.Request([]byte(`{"metadata":{"name":"s","managedFields":[{}]},"data":{"a":"Yg=="}}`), false)

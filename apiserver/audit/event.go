@@ -44,11 +44,16 @@ func (e *Event) At(level internal.Level) bool {
 	return e != nil && !internal.Level(e.event.Level).Less(level)
 }
 
-// Impersonated notes whom the request is served as.
-func (e *Event) Impersonated(u *User) {
-	if e != nil {
-		info := userInfo(u)
-		e.event.ImpersonatedUser = &info
+// Impersonated notes whom the request is served as. constraint is the right that allows it, "" if
+// that is one to everything.
+func (e *Event) Impersonated(u *User, constraint string) {
+	if e == nil {
+		return
+	}
+	info := userInfo(u)
+	e.event.ImpersonatedUser = &info
+	if constraint != "" {
+		e.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
 	}
 }
 

@@ -413,7 +413,7 @@ func TestImpersonate(t *testing.T) {
 		{"group alone", admin, h("Impersonate-Group", Masters), "", nil, 400},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u, err := Impersonate(t.Context(), Default(), c.u, c.h)
+			u, _, err := Impersonate(t.Context(), Default(), Attributes{User: c.u, Verb: "get", Path: "/version"}, c.h)
 			if c.code != 0 {
 				if s := apierrors.APIStatus(nil); !errors.As(err, &s) || s.Status().Code != c.code {
 					t.Errorf("error %v", err)

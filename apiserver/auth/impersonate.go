@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -31,18 +32,18 @@ func ServiceAccountGroups(namespace string) []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
 }
 
-// Impersonate returns the user that a request is to be served as: u, or the one
-// that the request's headers name, if u may act as that one. To ignore the headers
-// would serve the request with rights that the client meant to give up. The headers
-// are taken out of the request.
+// Impersonate returns the user that a request is to be served as: the one who sent it, on.User, or the one that its
+// headers name, if the sender may act as that one. To ignore the headers would serve the request with rights that the
+// client meant to give up. The headers are taken out of the request. on is what the request asks for: a right to
+// impersonate may be for some requests only, and constraint is then its verb (KEP-5284).
 //
 // Errors: 400 for headers without a user, 403 (see Forbidden) for what is not
 // allowed.
-func Impersonate(ctx context.Context, a Authorizer, u *User, header http.Header) (*User, error) {
+func Impersonate(ctx context.Context, a Authorizer, on Attributes, header http.Header) (u *User, constraint string, err error) {
 	if !impersonates(header) {
-		return u, nil
+		return on.User, "", nil
 	}
-	return impersonate(ctx, a, u, header)
+	return impersonate(ctx, a, on, header)
 }
 
 // Impersonation is the part of a header that Impersonate goes by, and takes out of it; nil if
@@ -62,62 +63,49 @@ func Impersonation(header http.Header) http.Header {
 
 // impersonate is apart, so that requests without the headers, which are nearly
 // all, need no stack for it.
-func impersonate(ctx context.Context, a Authorizer, u *User, header http.Header) (*User, error) {
-	target := &User{Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: slices.Clone(header[impersonateGroup])}
-	if target.Name == "" {
-		return nil, apierrors.NewBadRequest("requested impersonation headers without impersonating a user")
+func impersonate(ctx context.Context, a Authorizer, on Attributes, header http.Header) (*User, string, error) {
+	wanted := wantedUser(header)
+	if wanted.Name == "" {
+		return nil, "", apierrors.NewBadRequest("requested impersonation headers without impersonating a user")
 	}
-	var wanted []Attributes
-	want := func(resource, subresource, namespace, name string) {
-		x := Attributes{User: u, Verb: "impersonate", Resource: resource, Subresource: subresource, Namespace: namespace, Name: name, ResourceRequest: true}
-		if resource == "uids" || resource == "userextras" {
-			x.APIGroup, x.APIVersion = "authentication.k8s.io", "v1"
+	var first error
+	for _, m := range impersonationModes {
+		if m.applies != nil && !m.applies(wanted, on.User) {
+			continue
 		}
-		wanted = append(wanted, x)
-	}
-	if namespace, name, ok := SplitServiceAccount(target.Name); ok {
-		want("serviceaccounts", "", namespace, name)
-		if len(target.Groups) == 0 {
-			target.Groups = ServiceAccountGroups(namespace)
+		u, err := m.impersonate(ctx, a, on, wanted)
+		if err != nil {
+			first = cmp.Or(first, err)
+			continue
 		}
-	} else {
-		want("users", "", "", target.Name)
+		for key := range header {
+			if strings.HasPrefix(key, "Impersonate-") {
+				delete(header, key)
+			}
+		}
+		return withStandardGroup(u), m.verb(), nil
 	}
-	for _, g := range header[impersonateGroup] {
-		want("groups", "", "", g)
-	}
+	return nil, "", first
+}
+
+// wantedUser is who the headers name, as they name it.
+func wantedUser(header http.Header) *User {
+	u := &User{Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: slices.Clone(header[impersonateGroup])}
 	for key, values := range header {
 		raw, ok := strings.CutPrefix(key, impersonateExtra)
-		if !ok {
+		if !ok || len(values) == 0 {
 			continue
 		}
 		name := strings.ToLower(raw)
 		if s, err := url.PathUnescape(name); err == nil {
 			name = s
 		}
-		for _, value := range values {
-			want("userextras", name, "", value)
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
 		}
-		if target.Extra == nil {
-			target.Extra = map[string][]string{}
-		}
-		target.Extra[name] = append(target.Extra[name], values...)
+		u.Extra[name] = append(u.Extra[name], values...)
 	}
-	if target.UID != "" {
-		want("uids", "", "", target.UID)
-	}
-	for _, x := range wanted {
-		d, reason, err := a.Authorize(ctx, x)
-		if d != Allow || err != nil {
-			return nil, Forbidden(x, reason)
-		}
-	}
-	for key := range header {
-		if strings.HasPrefix(key, "Impersonate-") {
-			delete(header, key)
-		}
-	}
-	return withStandardGroup(target), nil
+	return u
 }
 
 // withStandardGroup adds the group that tells users from strangers, unless the

@@ -108,29 +108,29 @@ func UserFrom(ctx context.Context) *User {
 type impersonatorKey struct{}
 
 type impersonator struct {
-	by *User
+	on Attributes
 	as http.Header
 }
 
-// WithImpersonator returns a context that carries who has sent the request as its user, and the headers that asked for
-// that (Impersonation).
-func WithImpersonator(ctx context.Context, by *User, as http.Header) context.Context {
-	return context.WithValue(ctx, impersonatorKey{}, impersonator{by, as})
+// WithImpersonator returns a context that carries who has sent the request as its user, for what, and the headers that
+// asked for that (Impersonation).
+func WithImpersonator(ctx context.Context, on Attributes, as http.Header) context.Context {
+	return context.WithValue(ctx, impersonatorKey{}, impersonator{on, as})
 }
 
 // ImpersonatorFrom returns who has sent a request as another user, or nil if its user has sent it.
 func ImpersonatorFrom(ctx context.Context) *User {
 	i, _ := ctx.Value(impersonatorKey{}).(impersonator)
-	return i.by
+	return i.on.User
 }
 
 // ImpersonateAgain decides again whether who has sent a request as another user may do so. The error is the refusal; nil
 // also if nobody was impersonated.
 func ImpersonateAgain(ctx context.Context, authorizer Authorizer) error {
 	i, _ := ctx.Value(impersonatorKey{}).(impersonator)
-	if i.by == nil {
+	if i.on.User == nil {
 		return nil
 	}
-	_, err := Impersonate(ctx, authorizer, i.by, maps.Clone(i.as))
+	_, _, err := Impersonate(ctx, authorizer, i.on, maps.Clone(i.as))
 	return err
 }
