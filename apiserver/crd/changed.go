@@ -2,8 +2,8 @@ package crd
 
 import (
 	"encoding/json"
+	"reflect"
 
-	"github.com/quorate/quorate/apiserver/tree"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
@@ -27,7 +27,7 @@ type merger struct {
 }
 
 func (m merger) changed(now, before, stored any, s *structuralschema.Structural) any {
-	if tree.Equal(now, before) {
+	if reflect.DeepEqual(now, before) {
 		return stored
 	}
 	switch now := now.(type) {
