@@ -30,6 +30,9 @@ type collector struct {
 
 	mu    sync.Mutex
 	graph *graph
+	// elsewhere is how many owners elsewhere were looked for since a time.
+	elsewhere      int
+	elsewhereSince time.Time
 }
 
 // collectGarbage deletes objects whose owners are gone, and does what the
@@ -84,6 +87,8 @@ func (c *collector) follow(f *follower) error {
 				return err
 			}
 			if state != ownerThere {
+				// An owner that goes later was there.
+				n.edges[i].strange = state == ownerAbsent || state == ownerImpossible
 				c.queue.add(n.uid)
 				break
 			}
@@ -165,6 +170,9 @@ type known struct {
 	// dependents counts the references to the object, blocking those that its
 	// deletion in the foreground waits for.
 	dependents, blocking int
+	// strange is the uid of an owner that was not where it is looked for when the reference came;
+	// "" if there is none.
+	strange string
 }
 
 func (c *collector) look(uid string) (known, bool) {
@@ -175,6 +183,11 @@ func (c *collector) look(uid string) (known, bool) {
 		return known{}, false
 	}
 	k := known{node: *n}
+	for i := range n.edges {
+		if n.edges[i].strange {
+			k.strange = n.edges[i].owner.UID
+		}
+	}
 	c.graph.dependents(uid, func(e *edge) {
 		k.dependents++
 		if e.owner.Blocks {
@@ -239,6 +252,9 @@ func (c *collector) judge(ctx context.Context, o *object, k known, slow bool) er
 		state, err := c.l.ownerState(o.objectKey, owner)
 		if err != nil {
 			return err
+		}
+		if owner.UID == k.strange && (state == ownerAbsent || state == ownerImpossible) {
+			c.reportElsewhere(ctx, o, owner)
 		}
 		switch state {
 		case ownerThere:

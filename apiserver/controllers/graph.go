@@ -81,6 +81,7 @@ func (n *node) waits() bool { return n.deleting && n.foreground }
 // edge is one owner reference, in a list of all that mention the owner's uid.
 type edge struct {
 	owner      ownerReference
+	strange    bool // the owner was not where it is looked for when the reference came
 	dependent  *node
 	head       *head
 	prev, next *edge
