@@ -103,11 +103,7 @@ func (n *Node) serveAPI(context.Context) error {
 		}
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
-	modes, err := n.authorizer()
-	if err != nil {
-		return err
-	}
-	authorizer := auth.Observed(modes, n.metrics.Authorized)
+	authorizer := auth.Observed(n.authorizer(), n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
 	if err := n.openEgress(authorizer); err != nil {

@@ -38,16 +38,12 @@ func (c *Config) checkAuthorization(bad *mistakes) {
 }
 
 // authorizer asks those of authorization-mode in turn. Administrators are allowed in any case.
-func (n *Node) authorizer() (auth.Authorizer, error) {
+func (n *Node) authorizer() auth.Authorizer {
 	out := auth.Union{auth.AuthorizerFunc(auth.PrivilegedGroup)}
 	for _, mode := range n.cfg.Authorization {
 		switch mode {
 		case authorizeNode:
-			nodes, err := n.nodeAuthorizer()
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, nodes)
+			out = append(out, n.nodeAuthorizer())
 		case authorizeRBAC:
 			out = append(out, auth.AuthorizerFunc(ownTunnel), auth.Roles(n.roles, n.roles.Empty))
 		case authorizeAlways:
@@ -56,18 +52,15 @@ func (n *Node) authorizer() (auth.Authorizer, error) {
 			out = append(out, always(auth.NoOpinion))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // authorizesNodes reports whether kubelets are allowed what their Pods need.
 func (c *Config) authorizesNodes() bool { return slices.Contains(c.Authorization, authorizeNode) }
 
-func (n *Node) nodeAuthorizer() (auth.Authorizer, error) {
-	rules, err := rbac.NodeRules(n.features.Enabled(features.ClusterTrustBundle))
-	if err != nil {
-		return nil, err
-	}
-	return nodeauthorizer.New(nodeauthorizer.Config{Store: n.store, Pods: n.podsOfNodes, Rules: rules, Log: n.log}), nil
+func (n *Node) nodeAuthorizer() auth.Authorizer {
+	rules := rbac.NodeRules(n.features.Enabled(features.ClusterTrustBundle))
+	return nodeauthorizer.New(nodeauthorizer.Config{Store: n.store, Pods: n.podsOfNodes, Rules: rules, Log: n.log})
 }
 
 func always(d auth.Decision) auth.Authorizer {

@@ -14,12 +14,7 @@ func (l *Loops) ensureRoles(ctx context.Context, _ *reports) error {
 // EnsureRoles makes what is missing of the roles and bindings that every cluster has. It may be
 // called at any node, once it has caught up with the leader.
 func (l *Loops) EnsureRoles(ctx context.Context) error {
-	policy, err := rbac.Bootstrap()
-	if err != nil { // no other try would read them
-		l.cfg.Log.Error("the first roles cannot be read", "err", err)
-		return nil
-	}
-	return rbac.Ensure(ctx, l.client(), policy, l.cfg.Log)
+	return rbac.Ensure(ctx, l.client(), rbac.Bootstrap(), l.cfg.Log)
 }
 
 // aggregateRoles writes the rules of ClusterRoles that collect those of others, until ctx

@@ -93,10 +93,7 @@ var benchState = sync.OnceValue(func() *benchLog {
 })
 
 func (l *benchLog) authorizer(tb testing.TB) *nodeauthorizer.Authorizer {
-	rules, err := rbac.NodeRules(false)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	rules := rbac.NodeRules(false)
 	return nodeauthorizer.New(nodeauthorizer.Config{Store: l, Pods: view.NewFieldIndex(l, "pods", "spec.nodeName"), Rules: rules, Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -204,10 +201,7 @@ func BenchmarkUpstream(b *testing.B) {
 		b.ReportMetric(float64(heap()-before)/benchPods, "bytes/pod")
 		b.ReportMetric(0, "ns/op")
 	})
-	rules, err := rbac.NodeRules(false)
-	if err != nil {
-		b.Fatal(err)
-	}
+	rules := rbac.NodeRules(false)
 	z := upstream.NewAuthorizer(graph, nodeidentifier.NewDefaultNodeIdentifier(), rules)
 	for _, x := range []struct {
 		name   string

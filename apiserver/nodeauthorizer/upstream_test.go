@@ -46,10 +46,7 @@ type both struct {
 func newBoth(t testing.TB) *both {
 	store := memstore.New()
 	t.Cleanup(func() { _ = store.Close() })
-	rules, err := rbac.NodeRules(false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := rbac.NodeRules(false)
 	b := &both{t: t, store: store, graph: upstream.NewGraph()}
 	b.ours = nodeauthorizer.New(nodeauthorizer.Config{
 		Store: store, Pods: view.NewFieldIndex(store, "pods", "spec.nodeName"), Rules: rules, Log: slog.New(slog.DiscardHandler),

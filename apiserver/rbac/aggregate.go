@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	helpers "k8s.io/kubernetes/pkg/apis/rbac/v1"
 )
 
 // Store is what is needed of the replicated store.
@@ -93,7 +94,7 @@ func collect(r *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyR
 				continue
 			}
 			for i := range other.Rules {
-				text := describe(&other.Rules[i]) // an empty list is as good as none
+				text := helpers.CompactString(other.Rules[i]) // an empty list is as good as none
 				if _, ok := known[text]; !ok {
 					known[text] = struct{}{}
 					rules = append(rules, other.Rules[i])

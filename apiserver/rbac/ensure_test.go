@@ -156,10 +156,7 @@ func TestEnsure(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			policy, err := parsePolicy(smallPolicy)
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := parsePolicy(t, smallPolicy)
 			a := newAPI(t)
 			if row.change != nil {
 				if err := Ensure(t.Context(), a, policy, slog.New(slog.DiscardHandler)); err != nil {
@@ -174,7 +171,7 @@ func TestEnsure(t *testing.T) {
 				a.refuse[at] = answers
 			}
 			var log bytes.Buffer
-			err = Ensure(t.Context(), a, policy, slog.New(slog.NewTextHandler(&log, nil)))
+			err := Ensure(t.Context(), a, policy, slog.New(slog.NewTextHandler(&log, nil)))
 			if (err != nil) != (row.err != "") || err != nil && !strings.Contains(err.Error(), row.err) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}

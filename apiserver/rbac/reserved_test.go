@@ -14,11 +14,7 @@ import (
 func TestReservedPathsAreNotGivenAway(t *testing.T) {
 	rules := func(lines string) (out []rbacv1.PolicyRule) {
 		for line := range strings.SplitSeq(lines, ";") {
-			r, err := parseRule(strings.Fields(line))
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, r)
+			out = append(out, parseRule(strings.Fields(line)))
 		}
 		return out
 	}

@@ -1,12 +1,12 @@
 package rbac
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	rbacv1 "k8s.io/api/rbac/v1"
+	helpers "k8s.io/kubernetes/pkg/apis/rbac/v1"
 )
 
 // allows reports whether a rule allows what is asked of somebody who is no administrator.
@@ -76,23 +76,6 @@ func pathMatches(list []string, path string) bool {
 	return false
 }
 
-// describe is a rule as refusals show it.
-func describe(r *rbacv1.PolicyRule) string {
-	var parts []string
-	for _, f := range []struct {
-		name string
-		list []string
-	}{
-		{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs},
-		{"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs},
-	} {
-		if len(f.list) > 0 {
-			parts = append(parts, fmt.Sprintf("%s:%q", f.name, f.list))
-		}
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
-}
-
 // describeAll describes the smallest rules of a breakdown, those that differ in
 // the verb only as one, in alphabetical order.
 func describeAll(small []rbacv1.PolicyRule) []string {
@@ -117,7 +100,7 @@ func describeAll(small []rbacv1.PolicyRule) []string {
 	}
 	out := make([]string, len(whole))
 	for i := range whole {
-		out[i] = describe(&whole[i])
+		out[i] = helpers.CompactString(whole[i])
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -98,8 +98,8 @@ var rooms = map[string]room{
 		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/slots", "apiserver/status",
 		"apiserver/storage", "apiserver/tree", "apiserver/validation",
 	}, direct: noHTTP, reach: noRaft},
-	// Upstream's functions on upstream's types: objects in, errors out. Of the other rooms only what
-	// decides about kubelets knows k8s.io/kubernetes.
+	// Upstream's functions on upstream's types: objects in, errors out. Of the other rooms only those
+	// that decide about kubelets and roles know k8s.io/kubernetes.
 	"apiserver/validation": {ours: []string{"apiserver/tree", "apiserver/typed"}, direct: noHTTP, reach: noRaft},
 	// Trees in, values of Go types out.
 	"apiserver/typed": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
@@ -207,7 +207,8 @@ var rooms = map[string]room{
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/slots"}, reach: noRaft},
 	// Bootstrap tokens are Secrets: it reads those.
 	"apiserver/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
-	// Roles are read from the tables: the bytes, and no way to write them but the API.
+	// Roles are read from the tables: the bytes, and no way to write them but the API. What a cluster has
+	// in the beginning is upstream's (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy).
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/auth"}, reach: noRaft},
 	// What kubelets may do: rows of this node's state, and upstream's walk over what Pods and volumes
 	// name (k8s.io/kubernetes/pkg/api/v1).
