@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
 // The resources that configure priority and fairness.
@@ -47,13 +48,18 @@ func (l *Loops) syncFlowControlOnce(ctx context.Context) error {
 	if err := l.objects.Confirm(ctx); err != nil {
 		return err
 	}
-	initial := fairness.Objects()
 	var errs []error
-	for _, i := range initial.Levels {
-		errs = append(errs, syncInitial[flowcontrol.PriorityLevelConfigurationSpec](ctx, l, priorityLevels, i))
+	for _, p := range bootstrap.MandatoryPriorityLevelConfigurations {
+		errs = append(errs, syncInitial(ctx, l, priorityLevels, p.Name, &p.Spec, true))
 	}
-	for _, i := range initial.Schemas {
-		errs = append(errs, syncInitial[flowcontrol.FlowSchemaSpec](ctx, l, flowSchemas, i))
+	for _, p := range bootstrap.SuggestedPriorityLevelConfigurations {
+		errs = append(errs, syncInitial(ctx, l, priorityLevels, p.Name, &p.Spec, false))
+	}
+	for _, f := range bootstrap.MandatoryFlowSchemas {
+		errs = append(errs, syncInitial(ctx, l, flowSchemas, f.Name, &f.Spec, true))
+	}
+	for _, f := range bootstrap.SuggestedFlowSchemas {
+		errs = append(errs, syncInitial(ctx, l, flowSchemas, f.Name, &f.Spec, false))
 	}
 	return errors.Join(append(errs, l.markDangling(ctx))...)
 }
@@ -66,53 +72,50 @@ func (l *Loops) flowResource(of schema.GroupVersionResource) (*kinds.Resource, e
 	return res, nil
 }
 
-// syncInitial makes an initial object, whose spec is a Spec, or brings it back to that.
-func syncInitial[Spec any](ctx context.Context, l *Loops, of schema.GroupVersionResource, i fairness.Initial) error {
+// syncInitial makes an initial object, or brings it back to what it should be. A mandatory one is always
+// kept, a suggested one only as long as its annotation or its generation says that nobody has changed it.
+func syncInitial[Spec any](ctx context.Context, l *Loops, of schema.GroupVersionResource, name string, want *Spec, mandatory bool) error {
 	res, err := l.flowResource(of)
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(map[string]any{"spec": i.Spec})
+	raw, err := json.Marshal(map[string]any{"spec": want})
 	if err != nil {
 		return err
 	}
 	body, err := codec.Decode(codec.JSON, raw, res)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
+		return fmt.Errorf("%s %s: %w", of.Resource, name, err)
 	}
 	spec := tree.As(body.Object["spec"])
-	want := new(Spec)
-	if err := convert(spec, want); err != nil {
-		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
-	}
-	o := l.objects.System(ctx, res, "", i.Name, "update")
-	cur, err := l.objects.Current(res.Table(), i.Name)
+	o := l.objects.System(ctx, res, "", name, "update")
+	cur, err := l.objects.Current(res.Table(), name)
 	switch {
 	case err != nil:
 		return err
 	case cur == nil:
 		_, err = o.Create(tree.Object{
 			"kind": res.Kind, "apiVersion": of.GroupVersion().String(), "spec": spec,
-			"metadata": tree.Object{"name": i.Name, "annotations": tree.Object{fairness.AutoUpdate: "true"}},
+			"metadata": tree.Object{"name": name, "annotations": tree.Object{flowcontrol.AutoUpdateAnnotationKey: "true"}},
 		})
 		if apierrors.IsAlreadyExists(err) {
 			err = nil
 		}
 	default:
-		_, err = o.GuaranteedUpdate(i.Name, func(cur *mvcc.Version) (objects.Change, error) { return restore(o, cur, i, spec, want) })
+		_, err = o.GuaranteedUpdate(name, func(cur *mvcc.Version) (objects.Change, error) { return restore(o, cur, spec, want, mandatory) })
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keep %s %s: %w", of.Resource, i.Name, err)
+		return fmt.Errorf("keep %s %s: %w", of.Resource, name, err)
 	}
 	return nil
 }
 
 // restore decides on an initial object that exists: its annotation says whether
 // the server keeps its spec, or, without one, that nobody has changed it yet.
-func restore[Spec any](o *objects.Op, cur *mvcc.Version, i fairness.Initial, spec tree.Object, want *Spec) (objects.Change, error) {
+func restore[Spec any](o *objects.Op, cur *mvcc.Version, spec tree.Object, want *Spec, mandatory bool) (objects.Change, error) {
 	if cur == nil {
 		return objects.Change{}, o.NotFound()
 	}
@@ -121,13 +124,13 @@ func restore[Spec any](o *objects.Op, cur *mvcc.Version, i fairness.Initial, spe
 		return objects.Change{}, err
 	}
 	annotations := tree.Clone(meta["annotations"])
-	keep, err := strconv.ParseBool(tree.Text(annotations, fairness.AutoUpdate))
+	keep, err := strconv.ParseBool(tree.Text(annotations, flowcontrol.AutoUpdateAnnotationKey))
 	if err != nil {
 		generation, _ := tree.Int(meta["generation"])
 		keep = generation == 1
 	}
-	keep = keep || i.Mandatory
-	annotations[fairness.AutoUpdate] = strconv.FormatBool(keep)
+	keep = keep || mandatory
+	annotations[flowcontrol.AutoUpdateAnnotationKey] = strconv.FormatBool(keep)
 	meta["annotations"] = annotations
 	have := new(Spec)
 	if err := convert(old["spec"], have); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
 // Controller holds the configuration in force. Safe for concurrent use.
@@ -108,7 +109,7 @@ func (c *Controller) Digest(schemas []*v1.FlowSchema, levels []*v1.PriorityLevel
 		}
 		defined[p.Name] = p
 	}
-	for _, p := range mandatoryLevels() {
+	for _, p := range bootstrap.MandatoryPriorityLevelConfigurations {
 		if defined[p.Name] == nil {
 			defined[p.Name] = p
 		}
@@ -134,7 +135,7 @@ func (c *Controller) Digest(schemas []*v1.FlowSchema, levels []*v1.PriorityLevel
 // order makes the list of schemas.
 func (c *Controller) order(given []*v1.FlowSchema, levels map[string]*v1.PriorityLevelConfiguration) {
 	given = slices.Clone(given)
-	for _, must := range mandatorySchemas() {
+	for _, must := range bootstrap.MandatoryFlowSchemas {
 		if !slices.ContainsFunc(given, func(f *v1.FlowSchema) bool {
 			return f.Name == must.Name && levels[f.Spec.PriorityLevelConfiguration.Name] != nil
 		}) {

@@ -2,35 +2,61 @@ package fairness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
 // cluster is the configuration of a new cluster.
 func cluster() (schemas []*v1.FlowSchema, levels []*v1.PriorityLevelConfiguration) {
-	for _, i := range Objects().Levels {
-		p := &v1.PriorityLevelConfiguration{}
-		p.Name = i.Name
-		i.into(&p.Spec)
-		levels = append(levels, p)
+	return slices.Concat(bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas),
+		slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations)
+}
+
+// TestBootstrap: testdata/bootstrap.txt has the objects of a new cluster as the Kubernetes that is linked
+// makes them. What a new one changes is read here first; -update writes it.
+func TestBootstrap(t *testing.T) {
+	var b strings.Builder
+	line := func(kind, name string, spec any) {
+		raw, err := json.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, kind, name, string(raw))
 	}
-	for _, i := range Objects().Schemas {
-		f := &v1.FlowSchema{}
-		f.Name = i.Name
-		i.into(&f.Spec)
-		schemas = append(schemas, f)
+	schemas, levels := cluster()
+	for _, p := range levels {
+		line("PriorityLevelConfiguration", p.Name, p.Spec)
 	}
-	return schemas, levels
+	for _, f := range schemas {
+		line("FlowSchema", f.Name, f.Spec)
+	}
+	if *update {
+		if err := os.WriteFile("testdata/bootstrap.txt", []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/bootstrap.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), b.String()); d != "" {
+		t.Errorf("-recorded +linked: %s", d)
+	}
 }
 
 func newController(t testing.TB, seats int) *Controller {
