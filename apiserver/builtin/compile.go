@@ -166,9 +166,9 @@ func validateCompiled(o *objects.Op, resource string, obj, old tree.Object, path
 	rules := validation.Of(resource)
 	check := func() (field.ErrorList, error) {
 		if old == nil {
-			return rules.Create(obj, o.Resource.Namespaced), nil
+			return rules.Create(obj, o.Resource.Namespaced, nil), nil
 		}
-		return rules.Update(o.Info.Subresource, obj, old, o.Resource.Namespaced), nil
+		return rules.Update(o.Info.Subresource, obj, old, o.Resource.Namespaced, nil), nil
 	}
 	n := count(obj)
 	switch {
@@ -212,5 +212,5 @@ func compiledDevices(resource string, s objects.Strategy) *objects.Strategy {
 // CheckAdmission validates a policy, a binding or a webhook configuration that is complete, as a
 // create does; who writes it does not matter. resource is its plural.
 func CheckAdmission(resource string, obj tree.Object) field.ErrorList {
-	return validation.Of(resource+".admissionregistration.k8s.io").Create(obj, false)
+	return validation.Of(resource+".admissionregistration.k8s.io").Create(obj, false, nil)
 }

@@ -12,7 +12,6 @@ import (
 var daemonSetStrategy = objects.Strategy{
 	Complete: readTemplateGeneration,
 	Prepare:  inOrder(prepareTemplate, countTemplateGeneration),
-	Warnings: warningsForDaemonSet,
 }
 
 // readTemplateGeneration checks the annotation that counts the versions of a DaemonSet's template,

@@ -179,3 +179,10 @@ var (
 	)
 	prepareDriver = dropping("spec.preventPodSchedulingIfMissing")
 )
+
+// withoutFirstGeneration is for kinds whose objects have no generation until they change.
+func withoutFirstGeneration(obj, old tree.Object) {
+	if old == nil {
+		delete(tree.As(obj["metadata"]), "generation")
+	}
+}

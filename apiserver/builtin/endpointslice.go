@@ -1,36 +1,16 @@
 package builtin
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // endpointSliceStrategy is that of EndpointSlices: as endpointsStrategy.
-var endpointSliceStrategy = objects.Strategy{Prepare: dropTopology, TrustsNode: true, Warnings: warningsForEndpointSlice}
-
-// warningsForEndpointSlice are of addresses that clients write: upstream's controllers write good ones.
-func warningsForEndpointSlice(obj, old tree.Object) (out []string) {
-	if old == nil && tree.Text(obj, "addressType") == string(discoveryv1.AddressTypeFQDN) {
-		out = append(out, "spec.addressType: FQDN endpoints are deprecated")
-	}
-	labels := tree.As(tree.Field(obj, "metadata", "labels"))
-	switch tree.Text(labels, discoveryv1.LabelManagedBy) {
-	case "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io":
-		return out
-	}
-	for i, e := range tree.List(obj["endpoints"]) {
-		for j, a := range tree.List(tree.As(e)["addresses"]) {
-			out = append(out, warningsForIP(tree.Scalar(a), func() string { return fmt.Sprintf("endpoints[%d].addresses[%d]", i, j) })...)
-		}
-	}
-	return out
-}
+var endpointSliceStrategy = objects.Strategy{Prepare: dropTopology, TrustsNode: true}
 
 const hostnameLabel = "kubernetes.io/hostname"
 

@@ -5,7 +5,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var jobStrategy = objects.Strategy{Complete: labelJob, Prepare: inOrder(prepareTemplate, generateSelector), Allocate: labelByTemplate, Warnings: warningsForJobAt("spec")}
+var jobStrategy = objects.Strategy{Complete: labelJob, Prepare: inOrder(prepareTemplate, generateSelector), Allocate: labelByTemplate}
 
 // Labels that tie pods to their Job; the names without a prefix are the older ones.
 const (

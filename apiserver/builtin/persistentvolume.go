@@ -5,7 +5,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var volumeStrategy = objects.Strategy{ForUser: timeOfPhase, Warnings: warningsOf(warningsForVolume)}
+var volumeStrategy = objects.Strategy{ForUser: timeOfPhase}
 
 const phaseTime = "lastPhaseTransitionTime"
 

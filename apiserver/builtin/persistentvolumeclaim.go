@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var claimStrategy = objects.Strategy{Prepare: prepareClaim, Warnings: warningsOf(warningsForClaim), Usage: usageOf(quota.VolumeClaims)}
+var claimStrategy = objects.Strategy{Prepare: prepareClaim, Usage: usageOf(quota.VolumeClaims)}
 
 // prepareClaim makes the two fields that say where a volume's content comes from agree: what an
 // older client sends, which knows dataSource alone, is in both. Sources in other namespaces

@@ -12,7 +12,6 @@ var podStrategy = objects.Strategy{
 	Prepare:    preparePod,
 	ForUser:    copyAppArmor,
 	Validation: boundedPod{validation.Of("pods")},
-	Warnings:   warningsForNewPod,
 	Usage:      usageOf(quota.Pods),
 	Parts:      map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{

@@ -58,3 +58,17 @@ func copyAppArmor(o *objects.Op, obj, old tree.Object) error {
 	}
 	return nil
 }
+
+// appArmorProfile is the field that an annotation stands for, nil if it stands for none.
+func appArmorProfile(annotation string) tree.Object {
+	profile, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	switch {
+	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return tree.Object{"type": string(corev1.AppArmorProfileTypeUnconfined)}
+	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return tree.Object{"type": string(corev1.AppArmorProfileTypeRuntimeDefault)}
+	case local && profile != "":
+		return tree.Object{"type": string(corev1.AppArmorProfileTypeLocalhost), "localhostProfile": profile}
+	}
+	return nil
+}

@@ -16,18 +16,18 @@ const maxPodResources = 1000
 // already may stay so.
 type boundedPod struct{ objects.Validation }
 
-func (v boundedPod) Create(obj tree.Object, namespaced bool) field.ErrorList {
+func (v boundedPod) Create(obj tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := podResourceBounds(obj, nil); len(errs) > 0 {
 		return errs
 	}
-	return v.Validation.Create(obj, namespaced)
+	return v.Validation.Create(obj, namespaced, warnings)
 }
 
-func (v boundedPod) Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList {
+func (v boundedPod) Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := podResourceBounds(obj, old); len(errs) > 0 {
 		return errs
 	}
-	return v.Validation.Update(subresource, obj, old, namespaced)
+	return v.Validation.Update(subresource, obj, old, namespaced, warnings)
 }
 
 func podResourceBounds(obj, old tree.Object) field.ErrorList {

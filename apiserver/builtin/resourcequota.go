@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	resourceQuotaStrategy = objects.Strategy{Validation: boundedQuota{validation.Of("resourcequotas")}, Warnings: warningsForQuota, Limits: quotaLimits, SameRule: sameQuota}
+	resourceQuotaStrategy = objects.Strategy{Validation: boundedQuota{validation.Of("resourcequotas")}, Limits: quotaLimits, SameRule: sameQuota}
 )
 
 // usageOf is what objects of a resource use of what quotas bound.
@@ -61,18 +61,18 @@ const (
 // at each of it.
 type boundedQuota struct{ objects.Validation }
 
-func (v boundedQuota) Create(obj tree.Object, namespaced bool) field.ErrorList {
+func (v boundedQuota) Create(obj tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := quotaBounds(obj); len(errs) > 0 {
 		return errs
 	}
-	return v.Validation.Create(obj, namespaced)
+	return v.Validation.Create(obj, namespaced, warnings)
 }
 
-func (v boundedQuota) Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList {
+func (v boundedQuota) Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := quotaBounds(obj); len(errs) > 0 {
 		return errs
 	}
-	return v.Validation.Update(subresource, obj, old, namespaced)
+	return v.Validation.Update(subresource, obj, old, namespaced, warnings)
 }
 
 func quotaBounds(obj tree.Object) (errs field.ErrorList) {

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var secretStrategy = objects.Strategy{Complete: mergeStringData, Warnings: warningsOf(warningsForSecret)}
+var secretStrategy = objects.Strategy{Complete: mergeStringData}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
 // into data, before anybody owns its fields: a manager that writes stringData owns data. A

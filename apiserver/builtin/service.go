@@ -45,7 +45,7 @@ type serviceRanges struct {
 
 func serviceStrategy(cfg Config) *objects.Strategy {
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
-	return &objects.Strategy{Validation: validatedLater{}, Warnings: warningsOf(warningsForService), Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
+	return &objects.Strategy{Validation: validatedLater{}, Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
 }
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
@@ -82,8 +82,12 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 		return errs, err
 	}
 	setServiceSpec(trial, would)
-	if errs := validateService(o, trial, old); len(errs) > 0 {
+	told := o.Advice()
+	if errs := validateService(o, trial, old, told); len(errs) > 0 {
 		return errs, nil
+	}
+	if told != nil {
+		o.Warn(*told)
 	}
 	if o.Options.IsDryRun() {
 		obj["spec"] = trial["spec"]
@@ -97,12 +101,12 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 	return errs, err
 }
 
-func validateService(o *objects.Op, obj, old tree.Object) field.ErrorList {
+func validateService(o *objects.Op, obj, old tree.Object, warnings *[]string) field.ErrorList {
 	rules := validation.Of("services")
 	if old == nil {
-		return rules.Create(obj, true)
+		return rules.Create(obj, true, warnings)
 	}
-	return rules.Update(o.Info.Subresource, obj, old, true)
+	return rules.Update(o.Info.Subresource, obj, old, true, warnings)
 }
 
 // setServiceSpec writes back what package service may have changed. Parts that

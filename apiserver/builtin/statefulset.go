@@ -5,7 +5,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var statefulSetStrategy = objects.Strategy{Complete: completeStatefulSet, Prepare: prepareStatefulSet, Warnings: warningsForStatefulSet}
+var statefulSetStrategy = objects.Strategy{Complete: completeStatefulSet, Prepare: prepareStatefulSet}
 
 // completeStatefulSet says of claim templates, which are whole objects, what they are.
 func completeStatefulSet(_ *objects.Op, obj, _ tree.Object) error {

@@ -43,7 +43,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"endpoints":              &endpointsStrategy,
 		"limitranges":            {ForUser: nameLimitRange},
 		"namespaces":             &namespaceStrategy,
-		"nodes":                  {Prepare: prepareNode, Warnings: warningsOf(warningsForNode)},
+		"nodes":                  {Prepare: prepareNode},
 		"persistentvolumeclaims": &claimStrategy,
 		"persistentvolumes":      &volumeStrategy,
 		"pods":                   &podStrategy,
@@ -62,7 +62,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"apiservices.apiregistration.k8s.io": &apiServiceStrategy,
 
 		"daemonsets.apps":   &daemonSetStrategy,
-		"deployments.apps":  &deploymentStrategy,
+		"deployments.apps":  &workloadStrategy,
 		"replicasets.apps":  &workloadStrategy,
 		"statefulsets.apps": &statefulSetStrategy,
 
@@ -83,14 +83,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
 
-		"ingresses.networking.k8s.io":       {Warnings: warningsForIngress},
-		"networkpolicies.networking.k8s.io": {Warnings: warningsOf(warningsForNetworkPolicy)},
-
-		"runtimeclasses.node.k8s.io": {Warnings: warningsOf(warningsForRuntimeClass)},
-
-		"csidrivers.storage.k8s.io":           {Prepare: inOrder(prepareDriver, withoutFirstGeneration)},
-		"csistoragecapacities.storage.k8s.io": {Warnings: warningsOf(warningsForStorageCapacity)},
-		"storageclasses.storage.k8s.io":       {Warnings: warningsOf(warningsForStorageClass)},
+		"csidrivers.storage.k8s.io": {Prepare: inOrder(prepareDriver, withoutFirstGeneration)},
 
 		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
 
@@ -130,6 +123,8 @@ func validated(all map[string]*objects.Strategy) {
 // validated with what they are given (service.go).
 type validatedLater struct{}
 
-func (validatedLater) Create(tree.Object, bool) field.ErrorList { return nil }
+func (validatedLater) Create(tree.Object, bool, *[]string) field.ErrorList { return nil }
 
-func (validatedLater) Update(string, tree.Object, tree.Object, bool) field.ErrorList { return nil }
+func (validatedLater) Update(string, tree.Object, tree.Object, bool, *[]string) field.ErrorList {
+	return nil
+}

@@ -16,14 +16,13 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// TestTables runs testdata/*.txt: what strategies prepare, and what they warn of. What they
-// refuse is package validation's. A case is
+// TestTables runs testdata/*.txt: what strategies prepare. What they refuse and warn of is package
+// validation's. A case is
 //
 //	== title
 //	resource code-name, as configmaps or jobs.batch
 //	old {...}       the stored object; without it, a create
 //	new {...}       the object that is written
-//	~ text          one warning of a valid object, whole
 //	> {...}         the object after Prepare, where it matters
 func TestTables(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -44,7 +43,6 @@ func TestTables(t *testing.T) {
 
 func runCase(t *testing.T, body string) {
 	var old, obj, prepared tree.Object
-	var warned []string
 	var resource string
 	for _, line := range strings.Split(body, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
@@ -55,8 +53,6 @@ func runCase(t *testing.T, body string) {
 			old = treeOf(t, rest)
 		case "new":
 			obj = treeOf(t, rest)
-		case "~":
-			warned = append(warned, rest)
 		case ">":
 			prepared = treeOf(t, rest)
 		case "", "#":
@@ -73,15 +69,6 @@ func runCase(t *testing.T, body string) {
 	}
 	if prepared != nil && !slices.Equal(bytesOf(t, prepared), bytesOf(t, obj)) {
 		t.Errorf("prepared: %s\nwant: %s", bytesOf(t, obj), bytesOf(t, prepared))
-	}
-	if r.Warnings == nil {
-		return
-	}
-	if obj["metadata"] == nil {
-		obj["metadata"] = tree.Object{"name": "a"}
-	}
-	if told := r.Warnings(obj, old); !slices.Equal(told, warned) {
-		t.Errorf("warned of  %s\nwant %s", strings.Join(told, "\n     "), strings.Join(warned, "\n     "))
 	}
 }
 

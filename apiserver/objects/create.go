@@ -110,7 +110,8 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if err := o.prepare(h, obj, old); err != nil {
 		return err
 	}
-	errs, err := o.validate(h, obj, old)
+	told := o.Advice()
+	errs, err := o.validate(h, obj, old, told)
 	if err != nil {
 		return err
 	}
@@ -131,8 +132,11 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if o.applying || o.attributes.Replaced() {
 		model.DropNulls(obj)
 	}
-	if h.Warnings != nil && o.Client && o.whole() {
-		o.Warn(h.Warnings(obj, old))
+	if told != nil {
+		o.Warn(*told)
+		if h.Warnings != nil {
+			o.Warn(h.Warnings(obj, old))
+		}
 	}
 	return nil
 }
@@ -192,7 +196,7 @@ func (o *Op) prepare(h *Strategy, obj, old tree.Object) error {
 // the place of, nil for a new one. Errors: Invalid with all that is wrong, and that it could
 // not be found out.
 func (o *Op) Check(obj, old tree.Object) error {
-	errs, err := o.validate(o.Strategy(), obj, old)
+	errs, err := o.validate(o.Strategy(), obj, old, nil)
 	if err != nil {
 		return err
 	}
@@ -201,12 +205,12 @@ func (o *Op) Check(obj, old tree.Object) error {
 
 // validate is what is wrong with an object that is complete. The error is that it could not
 // be found out.
-func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, err error) {
+func (o *Op) validate(h *Strategy, obj, old tree.Object, warnings *[]string) (errs field.ErrorList, err error) {
 	switch {
 	case h.Validation == nil:
 		errs = o.MetaErrors(obj, old)
 	case o.Client || !h.TrustsNode:
-		if errs, err = o.validateStored(h.Validation, obj, old); err != nil {
+		if errs, err = o.validateStored(h.Validation, obj, old, warnings); err != nil {
 			return nil, err
 		}
 	}
@@ -260,7 +264,7 @@ func (o *Op) saysOther() (errs field.ErrorList) {
 }
 
 // validateStored holds an object against what is said of the form in which it is stored.
-func (o *Op) validateStored(v Validation, obj, old tree.Object) (field.ErrorList, error) {
+func (o *Op) validateStored(v Validation, obj, old tree.Object, warnings *[]string) (field.ErrorList, error) {
 	res := o.Resource
 	if res.Conversion != "" {
 		var err error
@@ -274,9 +278,9 @@ func (o *Op) validateStored(v Validation, obj, old tree.Object) (field.ErrorList
 		}
 	}
 	if old == nil {
-		return v.Create(obj, res.Namespaced), nil
+		return v.Create(obj, res.Namespaced, warnings), nil
 	}
-	return v.Update(o.Info.Subresource, obj, old, res.Namespaced), nil
+	return v.Update(o.Info.Subresource, obj, old, res.Namespaced, warnings), nil
 }
 
 // whole reports whether the object itself is written, or its scale.

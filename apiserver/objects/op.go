@@ -141,6 +141,15 @@ func (o *Op) Listed(namespace, name string) *Op {
 // Warnings are the values of the header Warning, nil if there are none.
 func (o *Op) Warnings() []string { return o.warnings.lines }
 
+// Advice is a list for what Validation tells of the object; nil if nobody is told: only clients are, who
+// write the object itself or its scale.
+func (o *Op) Advice() *[]string {
+	if !o.Client || !o.whole() {
+		return nil
+	}
+	return new([]string)
+}
+
 // Warn keeps what the client is to be told besides the answer.
 func (o *Op) Warn(texts []string) {
 	if o.Client {

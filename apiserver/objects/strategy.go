@@ -41,8 +41,8 @@ type Strategy struct {
 	// ValidateWith adds to Validation what is this server's own, or needs the operation;
 	// writes of all subresources come by. The error is that it could not be found out.
 	ValidateWith func(o *Op, obj, old tree.Object) (field.ErrorList, error)
-	// Warnings are what is told the client of a valid object besides the answer: what is
-	// deprecated, or probably not meant (upstream's WarningsOnCreate and WarningsOnUpdate).
+	// Warnings are what is told the client of a valid object besides the answer and what
+	// Validation tells: what is deprecated, or probably not meant.
 	// Writes of the object itself and of its scale come by. Only clients are told.
 	Warnings func(obj, old tree.Object) []string
 	// Allocate completes a valid object with what only one object of the cluster may
@@ -81,11 +81,13 @@ type Strategy struct {
 // Validation is what is wrong with objects of one kind, in the form in which they are
 // stored. It changes nothing, and is for any number of goroutines (package validation).
 type Validation interface {
-	// Create is about a new object. namespaced is the scope of the kind.
-	Create(obj tree.Object, namespaced bool) field.ErrorList
+	// Create is about a new object. namespaced is the scope of the kind. What the client should be
+	// told of a valid object is added to warnings (upstream's WarningsOnCreate and WarningsOnUpdate);
+	// nil: it is not asked for.
+	Create(obj tree.Object, namespaced bool, warnings *[]string) field.ErrorList
 	// Update is about an object that takes the place of another, by a write of the
 	// subresource; "" is the object itself.
-	Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList
+	Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) field.ErrorList
 }
 
 var noStrategy Strategy

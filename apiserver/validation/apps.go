@@ -18,6 +18,7 @@ var appsKinds = map[string]Kind{
 	},
 	"daemonsets.apps": rules[appsv1.DaemonSet, apps.DaemonSet]{
 		convert: v1.Convert_v1_DaemonSet_To_apps_DaemonSet,
+		warn:    daemonSetWarnings,
 		create: func(d *apps.DaemonSet) field.ErrorList {
 			return validation.ValidateDaemonSet(d, podutil.GetValidationOptionsFromPodTemplate(&d.Spec.Template, nil))
 		},
@@ -30,6 +31,7 @@ var appsKinds = map[string]Kind{
 	},
 	"deployments.apps": rules[appsv1.Deployment, apps.Deployment]{
 		convert: v1.Convert_v1_Deployment_To_apps_Deployment,
+		warn:    deploymentWarnings,
 		create: func(d *apps.Deployment) field.ErrorList {
 			return validation.ValidateDeployment(d, podutil.GetValidationOptionsFromPodTemplate(&d.Spec.Template, nil))
 		},
@@ -40,6 +42,7 @@ var appsKinds = map[string]Kind{
 	},
 	"replicasets.apps": rules[appsv1.ReplicaSet, apps.ReplicaSet]{
 		convert: v1.Convert_v1_ReplicaSet_To_apps_ReplicaSet,
+		warn:    replicaSetWarnings,
 		create: func(rs *apps.ReplicaSet) field.ErrorList {
 			return validation.ValidateReplicaSet(rs, podutil.GetValidationOptionsFromPodTemplate(&rs.Spec.Template, nil))
 		},
@@ -50,6 +53,7 @@ var appsKinds = map[string]Kind{
 	},
 	"statefulsets.apps": rules[appsv1.StatefulSet, apps.StatefulSet]{
 		convert: v1.Convert_v1_StatefulSet_To_apps_StatefulSet,
+		warn:    statefulSetWarnings,
 		create: func(s *apps.StatefulSet) field.ErrorList {
 			return validation.ValidateStatefulSet(s, podutil.GetValidationOptionsFromPodTemplate(&s.Spec.Template, nil))
 		},

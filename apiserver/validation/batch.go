@@ -15,6 +15,7 @@ import (
 var batchKinds = map[string]Kind{
 	"cronjobs.batch": rules[batchv1.CronJob, batch.CronJob]{
 		convert: v1.Convert_v1_CronJob_To_batch_CronJob,
+		warn:    cronJobWarnings,
 		create: func(c *batch.CronJob) field.ErrorList {
 			return validation.ValidateCronJobCreate(c, podutil.GetValidationOptionsFromPodTemplate(&c.Spec.JobTemplate.Spec.Template, nil))
 		},
@@ -25,6 +26,7 @@ var batchKinds = map[string]Kind{
 	},
 	"jobs.batch": rules[batchv1.Job, batch.Job]{
 		convert: v1.Convert_v1_Job_To_batch_Job,
+		warn:    jobWarnings,
 		create: func(j *batch.Job) field.ErrorList {
 			return validation.ValidateJob(j, validation.JobValidationOptions{
 				PodValidationOptions:  podutil.GetValidationOptionsFromPodTemplate(&j.Spec.Template, nil),

@@ -17,7 +17,7 @@ func BenchmarkCreate(b *testing.B) {
 			s, rules := all[name], Of(name)
 			cputime.PerOp(b)
 			for b.Loop() {
-				if errs := rules.Create(s.obj, s.res.Namespaced); len(errs) > 0 {
+				if errs := rules.Create(s.obj, s.res.Namespaced, nil); len(errs) > 0 {
 					b.Fatal(errs)
 				}
 			}
@@ -34,7 +34,7 @@ func BenchmarkUpdate(b *testing.B) {
 			old := runtime.DeepCopyJSON(s.obj)
 			cputime.PerOp(b)
 			for b.Loop() {
-				if errs := rules.Update("", s.obj, old, s.res.Namespaced); len(errs) > 0 {
+				if errs := rules.Update("", s.obj, old, s.res.Namespaced, nil); len(errs) > 0 {
 					b.Fatal(errs)
 				}
 			}

@@ -72,18 +72,18 @@ type bounded struct {
 	bounds []bound
 }
 
-func (b bounded) Create(obj tree.Object, namespaced bool) field.ErrorList {
+func (b bounded) Create(obj tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := tooMany(b.bounds, obj, nil); len(errs) > 0 {
 		return errs
 	}
-	return b.Kind.Create(obj, namespaced)
+	return b.Kind.Create(obj, namespaced, warnings)
 }
 
-func (b bounded) Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList {
+func (b bounded) Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) field.ErrorList {
 	if errs := tooMany(b.bounds, obj, old); len(errs) > 0 {
 		return errs
 	}
-	return b.Kind.Update(subresource, obj, old, namespaced)
+	return b.Kind.Update(subresource, obj, old, namespaced, warnings)
 }
 
 // tooMany are the lists of obj above their bounds. One that was stored before there was a bound

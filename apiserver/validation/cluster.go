@@ -103,6 +103,7 @@ var clusterKinds = map[string]Kind{
 	},
 	"runtimeclasses.node.k8s.io": rules[nodev1.RuntimeClass, node.RuntimeClass]{
 		convert: upstreamnode.Convert_v1_RuntimeClass_To_node_RuntimeClass,
+		warn:    runtimeClassWarnings,
 		create:  nodevalidation.ValidateRuntimeClass,
 		update: func(c, old *node.RuntimeClass) field.ErrorList {
 			return append(nodevalidation.ValidateRuntimeClass(c), nodevalidation.ValidateRuntimeClassUpdate(c, old)...)

@@ -68,6 +68,7 @@ var coreKinds = map[string]Kind{
 	},
 	"nodes": rules[corev1.Node, core.Node]{
 		convert: v1.Convert_v1_Node_To_core_Node,
+		warn:    nodeWarnings,
 		create:  validation.ValidateNode,
 		update: func(n, old *core.Node) field.ErrorList {
 			return append(validation.ValidateNode(n), validation.ValidateNodeUpdate(n, old)...)
@@ -76,6 +77,7 @@ var coreKinds = map[string]Kind{
 	},
 	"persistentvolumeclaims": rules[corev1.PersistentVolumeClaim, core.PersistentVolumeClaim]{
 		convert: v1.Convert_v1_PersistentVolumeClaim_To_core_PersistentVolumeClaim,
+		warn:    claimWarnings,
 		fixed:   fixedClaim,
 		create: func(c *core.PersistentVolumeClaim) field.ErrorList {
 			return validation.ValidatePersistentVolumeClaim(c, validation.ValidationOptionsForPersistentVolumeClaim(c, nil))
@@ -91,6 +93,7 @@ var coreKinds = map[string]Kind{
 	},
 	"persistentvolumes": rules[corev1.PersistentVolume, core.PersistentVolume]{
 		convert: v1.Convert_v1_PersistentVolume_To_core_PersistentVolume,
+		warn:    volumeWarnings,
 		fixed:   fixedVolume,
 		create: func(pv *core.PersistentVolume) field.ErrorList {
 			return volume(pv, validation.ValidationOptionsForPersistentVolume(pv, nil))
@@ -105,6 +108,7 @@ var coreKinds = map[string]Kind{
 	},
 	"pods": rules[corev1.Pod, core.Pod]{
 		convert: v1.Convert_v1_Pod_To_core_Pod,
+		warn:    podWarnings,
 		fixed:   fixedPod,
 		create: func(p *core.Pod) field.ErrorList {
 			opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil)
@@ -120,6 +124,7 @@ var coreKinds = map[string]Kind{
 	},
 	"podtemplates": rules[corev1.PodTemplate, core.PodTemplate]{
 		convert: v1.Convert_v1_PodTemplate_To_core_PodTemplate,
+		warn:    podTemplateWarnings,
 		create: func(t *core.PodTemplate) field.ErrorList {
 			return validation.ValidatePodTemplate(t, podutil.GetValidationOptionsFromPodTemplate(&t.Template, nil))
 		},
@@ -129,6 +134,7 @@ var coreKinds = map[string]Kind{
 	},
 	"replicationcontrollers": rules[corev1.ReplicationController, core.ReplicationController]{
 		convert: v1.Convert_v1_ReplicationController_To_core_ReplicationController,
+		warn:    replicationControllerWarnings,
 		create: func(rc *core.ReplicationController) field.ErrorList {
 			return validation.ValidateReplicationController(rc, podutil.GetValidationOptionsFromPodTemplate(rc.Spec.Template, nil))
 		},
@@ -139,6 +145,7 @@ var coreKinds = map[string]Kind{
 	},
 	"resourcequotas": rules[corev1.ResourceQuota, core.ResourceQuota]{
 		convert: v1.Convert_v1_ResourceQuota_To_core_ResourceQuota,
+		warn:    quotaWarnings,
 		create:  validation.ValidateResourceQuota,
 		update:  validation.ValidateResourceQuotaUpdate,
 		parts: map[string]func(q, old *core.ResourceQuota) field.ErrorList{
@@ -147,6 +154,7 @@ var coreKinds = map[string]Kind{
 	},
 	"secrets": rules[corev1.Secret, core.Secret]{
 		convert: v1.Convert_v1_Secret_To_core_Secret,
+		warn:    secretWarnings,
 		create:  validation.ValidateSecret,
 		update:  validation.ValidateSecretUpdate,
 	},
@@ -157,6 +165,7 @@ var coreKinds = map[string]Kind{
 	},
 	"services": rules[corev1.Service, core.Service]{
 		convert: v1.Convert_v1_Service_To_core_Service,
+		warn:    serviceWarnings,
 		create:  validation.ValidateServiceCreate,
 		update:  withOldService(validation.ValidateServiceUpdate),
 		parts: map[string]func(s, old *core.Service) field.ErrorList{

@@ -11,6 +11,9 @@
 // repository by a version that does not exist, so go list -m all fails; nothing that builds,
 // tests, tidies or installs asks for that.
 //
+// What clients are told of valid objects is upstream's, too, asked of the same decoded object
+// (warnings.go).
+//
 // The functions read upstream's internal types. An object is decoded from its tree into
 // the type of k8s.io/api (package typed), which converts to the internal one by sharing nearly
 // all of its memory. managedFields are left out: they are as large as the rest, and package

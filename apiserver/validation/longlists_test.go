@@ -265,14 +265,14 @@ func (l *longList) measure(t *testing.T, n int) {
 	}
 	for _, variant := range []string{"unique", "same", "empty"} {
 		obj := l.object(t, n, variant, 1)
-		check("a create of "+variant+" ones", func() { rules.Create(obj, namespaced) })
+		check("a create of "+variant+" ones", func() { rules.Create(obj, namespaced, nil) })
 	}
 	old := l.object(t, n, "unique", 1)
 	for what, obj := range map[string]tree.Object{
 		"the same": old, "an update to reversed ones": l.object(t, n, "reversed", 1), "an update to others": l.object(t, n, "unique", 1_000_000),
 	} {
 		for _, part := range append([]string{""}, all[l.name].(interface{ subresources() []string }).subresources()...) {
-			check(what+" "+part, func() { rules.Update(part, obj, old, namespaced) })
+			check(what+" "+part, func() { rules.Update(part, obj, old, namespaced, nil) })
 		}
 	}
 }
@@ -342,7 +342,7 @@ func (l *longList) refuses(t *testing.T, b bound) {
 			t.Errorf("%s, %s of %d: refused: %t", l.name, c.what, b.max+1, refused)
 		}
 	}
-	if errs := Of(l.name).Create(long, l.s.res.Namespaced); len(errs) != 1 || errs[0].Type != field.ErrorTypeTooMany {
+	if errs := Of(l.name).Create(long, l.s.res.Namespaced, nil); len(errs) != 1 || errs[0].Type != field.ErrorTypeTooMany {
 		t.Errorf("%s %s: %.200v", l.name, b.path, errs)
 	}
 }

@@ -15,11 +15,13 @@ import (
 var networkingKinds = map[string]Kind{
 	"endpointslices.discovery.k8s.io": rules[discoveryv1.EndpointSlice, discovery.EndpointSlice]{
 		convert: upstreamdiscovery.Convert_v1_EndpointSlice_To_discovery_EndpointSlice,
+		warn:    endpointSliceWarnings,
 		create:  discoveryvalidation.ValidateEndpointSliceCreate,
 		update:  discoveryvalidation.ValidateEndpointSliceUpdate,
 	},
 	"ingresses.networking.k8s.io": rules[networkingv1.Ingress, networking.Ingress]{
 		convert: v1.Convert_v1_Ingress_To_networking_Ingress,
+		warn:    ingressWarnings,
 		create:  validation.ValidateIngressCreate,
 		update: func(i, old *networking.Ingress) field.ErrorList {
 			return withOldIngress(i, old, validation.ValidateIngressUpdate)
@@ -42,6 +44,7 @@ var networkingKinds = map[string]Kind{
 	},
 	"networkpolicies.networking.k8s.io": rules[networkingv1.NetworkPolicy, networking.NetworkPolicy]{
 		convert: v1.Convert_v1_NetworkPolicy_To_networking_NetworkPolicy,
+		warn:    networkPolicyWarnings,
 		create: func(p *networking.NetworkPolicy) field.ErrorList {
 			return validation.ValidateNetworkPolicy(p, validation.ValidationOptionsForNetworking(p, nil))
 		},

@@ -135,14 +135,14 @@ func TestAsUpstream(t *testing.T) {
 				part := ways[m.IntN(len(ways))]
 				created, objBefore, oldBefore := runtime.DeepCopyJSON(obj), runtime.DeepCopyJSON(obj), runtime.DeepCopyJSON(old)
 				delete(tree.As(created["metadata"]), "resourceVersion")
-				got, want := rules.Update(part, obj, old, s.res.Namespaced), rules.updateAsUpstream(part, objBefore, oldBefore, s.res.Namespaced)
+				got, want := rules.Update(part, obj, old, s.res.Namespaced, nil), rules.updateAsUpstream(part, objBefore, oldBefore, s.res.Namespaced)
 				if a, b := words(got), words(want); a != b {
 					t.Errorf("seed %d: update %s of %v\nto %v:\n%s\nupstream:\n%s", seed, part, old, obj, a, b)
 				}
 				if !tree.Equal(obj, objBefore) || !tree.Equal(old, oldBefore) {
 					t.Errorf("seed %d: a tree was changed", seed)
 				}
-				if a, b := words(rules.Create(created, s.res.Namespaced)), words(rules.createAsUpstream(created, s.res.Namespaced)); a != b {
+				if a, b := words(rules.Create(created, s.res.Namespaced, nil)), words(rules.createAsUpstream(created, s.res.Namespaced)); a != b {
 					t.Errorf("seed %d: create of %v:\n%s\nupstream:\n%s", seed, created, a, b)
 				}
 				if len(want) == 0 {

@@ -22,6 +22,7 @@ var storageKinds = map[string]Kind{
 	},
 	"csistoragecapacities.storage.k8s.io": rules[storagev1.CSIStorageCapacity, storage.CSIStorageCapacity]{
 		convert: v1.Convert_v1_CSIStorageCapacity_To_storage_CSIStorageCapacity,
+		warn:    storageCapacityWarnings,
 		create: func(c *storage.CSIStorageCapacity) field.ErrorList {
 			return validation.ValidateCSIStorageCapacity(c, validation.CSIStorageCapacityValidateOptions{})
 		},
@@ -34,6 +35,7 @@ var storageKinds = map[string]Kind{
 	},
 	"storageclasses.storage.k8s.io": rules[storagev1.StorageClass, storage.StorageClass]{
 		convert: v1.Convert_v1_StorageClass_To_storage_StorageClass,
+		warn:    storageClassWarnings,
 		create:  validation.ValidateStorageClass,
 		update: func(c, old *storage.StorageClass) field.ErrorList {
 			return append(validation.ValidateStorageClass(c), validation.ValidateStorageClassUpdate(c, old)...)

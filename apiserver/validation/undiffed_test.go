@@ -142,7 +142,7 @@ func TestUndiffed(t *testing.T) {
 				}
 				obj := tree.Object(runtime.DeepCopyJSON(old))
 				c.change(tree.As(obj["spec"]), n)
-				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, c.kind != "persistentvolumes") }); took > mostTime {
+				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, c.kind != "persistentvolumes", nil) }); took > mostTime {
 					t.Errorf("with %d: %s", n, took)
 				}
 				return errs
@@ -212,7 +212,7 @@ func TestOldAddresses(t *testing.T) {
 	} {
 		t.Run(c.kind+" "+c.subresource+" "+c.name, func(t *testing.T) {
 			update := func(obj, old tree.Object) (errs field.ErrorList) {
-				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, true) }); took > mostTime {
+				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, true, nil) }); took > mostTime {
 					t.Errorf("it takes %s", took)
 				}
 				return errs
@@ -240,7 +240,7 @@ func TestOldAddressesOfPods(t *testing.T) {
 		return obj
 	}
 	update := func(obj, old tree.Object) (errs field.ErrorList) {
-		if took := cputime.Of(func() { errs = Of("pods").Update("status", obj, old, true) }); took > mostTime {
+		if took := cputime.Of(func() { errs = Of("pods").Update("status", obj, old, true, nil) }); took > mostTime {
 			t.Errorf("it takes %s", took)
 		}
 		return errs

@@ -22,12 +22,13 @@ import (
 // it is safe for concurrent use.
 type Kind interface {
 	// Create is what is wrong with a new object (upstream's rest.BeforeCreate). namespaced is
-	// its scope.
-	Create(obj tree.Object, namespaced bool) field.ErrorList
+	// its scope. If nothing is, what clients should be told of it is added to warnings; nil: nobody
+	// is told.
+	Create(obj tree.Object, namespaced bool, warnings *[]string) field.ErrorList
 	// Update is what is wrong with an object in the place of another (rest.BeforeUpdate), by
 	// a write of the subresource; "" is the object itself. Of a subresource that upstream
-	// validates no differently it is what holds for the object.
-	Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList
+	// validates no differently it is what holds for the object. Warnings are those of the object itself.
+	Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) field.ErrorList
 }
 
 // Of returns the validation of a built-in kind by its resource and group, such as
@@ -51,6 +52,8 @@ type rules[V, I any] struct {
 	// fixed refuses changes that none of the kind can make, and that upstream would take long to
 	// refuse for what is large; nil: there are none.
 	fixed func(subresource string, obj, old *I) *field.Error
+	// warn is what clients are told of a valid object; old is nil for a new one. Nil: nothing.
+	warn func(obj, old *I) []string
 	// parts are subresources that upstream validates in a way of their own.
 	parts map[string]func(obj, old *I) field.ErrorList
 }
@@ -58,7 +61,7 @@ type rules[V, I any] struct {
 // none is how what is not validated at all is validated.
 func none[I any](_, _ *I) field.ErrorList { return nil }
 
-func (r rules[V, I]) Create(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+func (r rules[V, I]) Create(obj tree.Object, namespaced bool, warnings *[]string) (errs field.ErrorList) {
 	if r.plain != nil && namespaced && r.plain(obj, nil) {
 		return nil
 	}
@@ -70,10 +73,12 @@ func (r rules[V, I]) Create(obj tree.Object, namespaced bool) (errs field.ErrorL
 	if errs = append(managers(obj), r.create(in)...); len(errs) > 0 {
 		return errs
 	}
-	return createdMeta(metaOf(in), namespaced)
+	errs = createdMeta(metaOf(in), namespaced)
+	r.tell(errs, in, nil, warnings)
+	return errs
 }
 
-func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced bool) (errs field.ErrorList) {
+func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced bool, warnings *[]string) (errs field.ErrorList) {
 	if r.plain != nil && namespaced && subresource == "" && r.plain(obj, old) {
 		return nil
 	}
@@ -97,7 +102,16 @@ func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced
 		validate = part
 	}
 	errs = append(managers(obj), updatedMeta(metaOf(in), metaOf(was), namespaced)...)
-	return append(errs, validate(in, was)...)
+	errs = append(errs, validate(in, was)...)
+	r.tell(errs, in, was, warnings)
+	return errs
+}
+
+// tell adds what is told of an object, if nothing is wrong with it.
+func (r rules[V, I]) tell(errs field.ErrorList, obj, old *I, warnings *[]string) {
+	if len(errs) == 0 && warnings != nil && r.warn != nil {
+		*warnings = append(*warnings, r.warn(obj, old)...)
+	}
 }
 
 // contain makes a refusal of a panic: upstream's functions have some for objects that its own

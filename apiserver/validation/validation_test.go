@@ -161,17 +161,17 @@ func TestSamples(t *testing.T) {
 				delete(created, "status")
 			}
 			prepare(name, created)
-			wants(t, "create", rules.Create(created, namespaced), "")
+			wants(t, "create", rules.Create(created, namespaced, nil), "")
 			unnamed := runtime.DeepCopyJSON(created)
 			delete(tree.As(unnamed["metadata"]), "name")
-			wants(t, "create without a name", rules.Create(unnamed, namespaced), "metadata.name: Required")
+			wants(t, "create without a name", rules.Create(unnamed, namespaced, nil), "metadata.name: Required")
 			stored := runtime.DeepCopyJSON(created)
 			tree.As(stored["metadata"])["resourceVersion"] = "7"
 			for _, part := range append([]string{""}, all[name].(interface{ subresources() []string }).subresources()...) {
-				wants(t, "update "+part, rules.Update(part, stored, stored, namespaced), "")
+				wants(t, "update "+part, rules.Update(part, stored, stored, namespaced, nil), "")
 				other := runtime.DeepCopyJSON(stored)
 				tree.As(other["metadata"])["uid"] = "another"
-				wants(t, "update of the uid "+part, rules.Update(part, other, stored, namespaced), "metadata.uid: Invalid")
+				wants(t, "update of the uid "+part, rules.Update(part, other, stored, namespaced, nil), "metadata.uid: Invalid")
 			}
 		})
 	}
@@ -212,9 +212,9 @@ func wants(t *testing.T, what string, errs field.ErrorList, want string) {
 // TestPanicsAreContained: a panic of upstream's functions refuses the object, and nothing else.
 func TestPanicsAreContained(t *testing.T) {
 	var nobody *core.ConfigMap
-	wants(t, "nil", ruleOf(func() { _ = nobody.Data }).Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true), "nil pointer dereference")
+	wants(t, "nil", ruleOf(func() { _ = nobody.Data }).Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true, nil), "nil pointer dereference")
 	broken := ruleOf(func() { panic("as they do") })
-	errs := broken.Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true)
+	errs := broken.Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true, nil)
 	wants(t, "create", errs, "ended with a panic: as they do")
 	// The log is told where.
 	told, ok := errs[0].BadValue.(objects.ValidationPanic)
@@ -225,7 +225,7 @@ func TestPanicsAreContained(t *testing.T) {
 		t.Errorf("at %s:\n%s", told.Where(), told.Stack())
 	}
 	old := tree.Object{"metadata": tree.Object{"name": "a", "resourceVersion": "1"}}
-	wants(t, "update", broken.Update("", old, old, true), "ended with a panic: as they do")
+	wants(t, "update", broken.Update("", old, old, true, nil), "ended with a panic: as they do")
 }
 
 // ruleOf are the rules of ConfigMaps, with what they do besides.
