@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/validation"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -38,8 +38,7 @@ type reviews struct {
 func (v *reviews) subject(o *objects.Op, r *authorizationv1.SubjectAccessReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	r.Namespace = ""
-	errs := append(validateSubject(&r.Spec), validateNoMeta(r.ObjectMeta, "must be empty")...)
-	if err := invalidReview(errs); err != nil {
+	if err := invalidReview(validation.SubjectAccessReview(r)); err != nil {
 		return objects.Created{}, err
 	}
 	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -54,16 +53,7 @@ func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAcc
 	} else if r.Namespace != o.Info.ObjectNamespace {
 		return objects.Created{}, status.NamespaceMismatch()
 	}
-	meta := r.ObjectMeta
-	meta.Namespace = ""
-	errs := append(validateSubject(&r.Spec), validateNoMeta(meta, "must be empty except for namespace")...)
-	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
-		errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), a.Namespace, "must match metadata.namespace"))
-	}
-	if a := r.Spec.NonResourceAttributes; a != nil {
-		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), shownPath(a), "disallowed on this kind of request"))
-	}
-	if err := invalidReview(errs); err != nil {
+	if err := invalidReview(validation.LocalSubjectAccessReview(r)); err != nil {
 		return objects.Created{}, err
 	}
 	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -74,8 +64,7 @@ func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAcc
 func (v *reviews) self(o *objects.Op, r *authorizationv1.SelfSubjectAccessReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	r.Namespace = ""
-	errs := append(validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), validateNoMeta(r.ObjectMeta, "must be empty")...)
-	if err := invalidReview(errs); err != nil {
+	if err := invalidReview(validation.SelfSubjectAccessReview(r)); err != nil {
 		return objects.Created{}, err
 	}
 	r.Status = reviewAccess(o, o.User, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -199,13 +188,6 @@ func invalidReview(errs field.ErrorList) error {
 		return nil
 	}
 	return status.Invalid(apischema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
-}
-
-func validateNoMeta(m metav1.ObjectMeta, text string) field.ErrorList {
-	if equality.Semantic.DeepEqual(metav1.ObjectMeta{}, m) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, text)}
 }
 
 // wipeSystemFields clears metadata that a client cannot set. Nobody manages the fields of a review.
