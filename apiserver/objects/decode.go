@@ -67,7 +67,7 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	}
 	duplicates := body.Duplicates
 	if !o.Resource.Custom {
-		duplicates = knownDuplicates(duplicates, unknown)
+		duplicates = knownDuplicates(duplicates, unknown, model)
 	}
 	found := findings(duplicates, unknown)
 	if len(found) > 1 && !o.Resource.Custom { // whose are in upstream's order
@@ -131,10 +131,10 @@ func missingKind(raw []byte) error {
 	return fmt.Errorf("Object 'Kind' is missing in '%s'", raw[:min(len(raw), most)])
 }
 
-// knownDuplicates leaves out the duplicates in JSON that are, or are within, fields which are unknown:
-// upstream's decoder steps over those.
-func knownDuplicates(duplicates, unknown []string) []string {
-	if len(duplicates) == 0 || len(unknown) == 0 {
+// knownDuplicates leaves out the duplicates in JSON that are, or are within, fields which are unknown, or which belong to
+// others: upstream's decoder steps over those.
+func knownDuplicates(duplicates, unknown []string, model *schema.Model) []string {
+	if len(duplicates) == 0 || len(unknown) == 0 && !model.HasRaw() {
 		return duplicates
 	}
 	at := make(map[string]bool, len(unknown))
@@ -145,7 +145,7 @@ func knownDuplicates(duplicates, unknown []string) []string {
 	for _, d := range duplicates {
 		quoted, ok := strings.CutPrefix(d, "duplicate field ")
 		path, err := strconv.Unquote(quoted)
-		if !ok || err != nil || !within(path, at) {
+		if !ok || err != nil || !within(path, at) && !model.WithinRaw(path) {
 			kept = append(kept, d)
 		}
 	}

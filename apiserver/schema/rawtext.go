@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -67,6 +68,28 @@ func (n *node) rawTexts(to []RawText, path string, doc json.RawMessage) []RawTex
 		}
 	}
 	return to
+}
+
+// WithinRaw reports whether a path, with the indexes of lists, leads into a field that is kept as it is sent: upstream does
+// not look into those.
+func (m *Model) WithinRaw(path string) bool {
+	n := m.root
+	for n != nil && n.raw && n.model != rawModel {
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			return false
+		}
+		if n = n.child(path[:end]); n == nil {
+			return false
+		}
+		path = path[end:]
+		for n.shape == shapeList && path != "" && path[0] == '[' {
+			_, path, _ = strings.Cut(path, "]")
+			n = n.elem
+		}
+		path = strings.TrimPrefix(path, ".")
+	}
+	return n != nil && n.model == rawModel
 }
 
 // meaning is a value as one text. Maps have sorted keys in it.

@@ -57,3 +57,26 @@ func TestRawTexts(t *testing.T) {
 		}
 	}
 }
+
+func TestWithinRaw(t *testing.T) {
+	for _, x := range []struct {
+		model, path string
+		want        bool
+	}{
+		{"io.k8s.api.apps.v1.ControllerRevision", "data.a", true},
+		{"io.k8s.api.apps.v1.ControllerRevision", "data.a[0].b", true},
+		{"io.k8s.api.apps.v1.ControllerRevision", "data", false}, // the field itself
+		{"io.k8s.api.apps.v1.ControllerRevision", "metadata.labels.a", false},
+		{"io.k8s.api.resource.v1.DeviceClass", "spec.config[1].opaque.parameters.a", true},
+		{"io.k8s.api.resource.v1.DeviceClass", "spec.config[1].opaque.driver", false},
+		{"io.k8s.api.core.v1.ConfigMap", "data.a", false},
+	} {
+		m, err := Lookup(x.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.WithinRaw(x.path); got != x.want {
+			t.Errorf("%s of %s: %v", x.path, x.model, got)
+		}
+	}
+}
