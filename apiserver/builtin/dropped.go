@@ -163,16 +163,19 @@ func inOrder(each ...func(obj, old tree.Object)) func(obj, old tree.Object) {
 }
 
 // The gates CoordinatedLeaderElection, MaxUnavailableStatefulSet, DRANodeAllocatableResources,
-// DRAListTypeAttributes and VolumeLimitScaling; the configuration of kubelets has gone with its
+// DRAListTypeAttributes, VolumeLimitScaling and ImageVolumeWithDigest; the configuration of kubelets has gone with its
 // gate.
 var (
-	prepareLease         = dropping("spec.strategy", "spec.preferredHolder")
-	prepareTemplate      = dropFromPods("spec.template.spec")
-	prepareStatefulSet   = inOrder(prepareTemplate, dropping("spec.updateStrategy.rollingUpdate.maxUnavailable"))
-	prepareCronJob       = dropFromPods("spec.jobTemplate.spec.template.spec")
-	preparePodTemplate   = dropFromPods("template.spec")
-	prepareNode          = dropping("spec.configSource", "status.config")
-	dropFromPod          = inOrder(dropFromPods("spec"), dropping("status.nodeAllocatableResourceClaimStatuses"))
+	prepareLease       = dropping("spec.strategy", "spec.preferredHolder")
+	prepareTemplate    = dropFromPods("spec.template.spec")
+	prepareStatefulSet = inOrder(prepareTemplate, dropping("spec.updateStrategy.rollingUpdate.maxUnavailable"))
+	prepareCronJob     = dropFromPods("spec.jobTemplate.spec.template.spec")
+	preparePodTemplate = dropFromPods("template.spec")
+	prepareNode        = dropping("spec.configSource", "status.config")
+	dropFromPod        = inOrder(dropFromPods("spec"), dropping(
+		"status.nodeAllocatableResourceClaimStatuses", "status.containerStatuses[].volumeMounts[].volumeStatus",
+		"status.initContainerStatuses[].volumeMounts[].volumeStatus", "status.ephemeralContainerStatuses[].volumeMounts[].volumeStatus",
+	))
 	prepareResourceSlice = dropping(
 		"spec.devices[].nodeAllocatableResourceMappings", "spec.devices[].attributes[].bools", "spec.devices[].attributes[].ints",
 		"spec.devices[].attributes[].strings", "spec.devices[].attributes[].versions",
