@@ -53,7 +53,8 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 			IdleConnTimeout:     30 * time.Second,
 			DialContext:         (&net.Dialer{Timeout: connectWithin}).DialContext,
 			// A little longer than the server lets a change take.
-			ResponseHeaderTimeout: maxChangeTime + 2*time.Second,
+			ResponseHeaderTimeout:  maxChangeTime + 2*time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
 		},
 	}}
 	as, err := impersonation(&k.As)

@@ -179,7 +179,8 @@ func joinAt(ctx context.Context, token JoinToken, server, node string) (Grant, e
 		return Grant{}, err
 	}
 	transport := &http.Transport{
-		DisableKeepAlives: true,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			ServerName: name,

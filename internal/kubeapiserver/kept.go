@@ -94,7 +94,7 @@ func (o *Options) etcdClient() (*http.Client, error) {
 		}
 		c.Certificates = []tls.Certificate{cert}
 	}
-	return &http.Client{Timeout: askWithin, Transport: &http.Transport{TLSClientConfig: c}}, nil
+	return &http.Client{Timeout: askWithin, Transport: &http.Transport{TLSClientConfig: c, MaxResponseHeaderBytes: 64 << 10}}, nil
 }
 
 // keyPair reads a certificate and its key.

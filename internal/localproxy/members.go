@@ -150,7 +150,7 @@ func (m *Members) follow(ctx context.Context) error {
 	}
 	// Not rest.HTTPClientFor, which keeps every transport that has a dialer. The kubeconfig may well lead to
 	// this very program: its certificates are meant, and its server's name.
-	transport := &http.Transport{TLSClientConfig: secured, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, DialContext: m.Balancer.Dial}
+	transport := &http.Transport{TLSClientConfig: secured, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, DialContext: m.Balancer.Dial, MaxResponseHeaderBytes: 64 << 10}
 	defer transport.CloseIdleConnections()
 	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {

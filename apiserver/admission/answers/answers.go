@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/decoded"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -43,6 +45,9 @@ const smallAnswer = 64 << 10
 // minOperation is how many bytes of an answer an operation of a patch has at least.
 const minOperation = 30
 
+// MaxHead is how many bytes the head of an answer may have.
+const MaxHead = 64 << 10
+
 // Limits bound the answers that are read and decoded at a time. Safe for concurrent use.
 type Limits struct {
 	held atomic.Int64
@@ -54,8 +59,34 @@ func NewLimits() *Limits { return &Limits{room: decoded.NewRoom(maxDecoded)} }
 
 // Transport is a transport whose answers are bounded, and which follows no redirects: a server is
 // where its configuration says, and what it is sent may be secret. Errors are told by what reads
-// the answer.
-func (l *Limits) Transport(next http.RoundTripper) http.RoundTripper { return transport{next, l} }
+// the answer. The heads are bounded by the http.Transport that next leads to, which must be nobody else's: see OwnTransport.
+func (l *Limits) Transport(next http.RoundTripper) http.RoundTripper {
+	boundHeads(next)
+	return transport{next, l}
+}
+
+// OwnTransport has client-go make a transport for a client alone. It keeps those of clients which differ by nothing that it
+// can compare, and functions it cannot.
+func OwnTransport(c *rest.Config) {
+	if c.Proxy == nil {
+		c.Proxy = http.ProxyFromEnvironment // as it has it without one
+	}
+}
+
+// boundHeads bounds the heads of what the http.Transport in a chain reads.
+func boundHeads(t http.RoundTripper) {
+	for {
+		switch of := t.(type) {
+		case *http.Transport:
+			of.MaxResponseHeaderBytes = MaxHead
+			return
+		case utilnet.RoundTripperWrapper:
+			t = of.WrappedRoundTripper()
+		default:
+			return
+		}
+	}
+}
 
 // MaySend reports whether a request of a size may be sent in a decision, as Transport has it.
 func (l *Limits) MaySend(ctx context.Context, size int64) bool {

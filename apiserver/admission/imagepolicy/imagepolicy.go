@@ -57,6 +57,7 @@ func newPlugin(config io.Reader, log *slog.Logger) (*plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	answers.OwnTransport(client)
 	client.Wrap(answers.NewLimits().Transport)
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

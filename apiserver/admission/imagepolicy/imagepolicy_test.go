@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/answers"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -188,6 +189,8 @@ func TestFailures(t *testing.T) {
 			http.Error(w, "it broke", http.StatusInternalServerError)
 		case "huge":
 			_, _ = w.Write(make([]byte, 9<<20))
+		case "head":
+			w.Header().Set("X", strings.Repeat("a", answers.MaxHead))
 		case "endless":
 			for r.Context().Err() == nil {
 				_, _ = w.Write([]byte(" "))
@@ -210,6 +213,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"broken", `pods "p" is forbidden: an error on the server ("it broke") has prevented the request from succeeding`, 5},
 		{"huge", "the answer has more than 8388608 bytes", 1},
+		{"head", "server response headers exceeded 65536 bytes", 1},
 		{"endless", "context deadline exceeded", 1},
 		{"redirect", `pods "p" is forbidden: `, 1},
 		{"slow", "context deadline exceeded", 1},

@@ -19,6 +19,7 @@ func (cfg *Config) wrapped(inner webhook.AuthenticationInfoResolver) webhook.Aut
 		if err != nil {
 			return nil, err
 		}
+		answers.OwnTransport(c)
 		c.Wrap(func(t http.RoundTripper) http.RoundTripper { return direct.Transport(t, limits) })
 		if dial != nil {
 			c.Dial = dial

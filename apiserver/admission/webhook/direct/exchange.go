@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/admission/answers"
 )
 
 const (
@@ -21,8 +23,6 @@ const (
 	MaxPrompt = 16 << 10
 	// maxUsual is the length of a usual answer. Longer ones are read by upstream's client.
 	maxUsual = 64 << 10
-	// maxHead is how long the head of an answer may be, as net/http has it.
-	maxHead = 10 << 20
 	// maxKept is how large the buffers of a connection may be that is kept.
 	maxKept = 64 << 10
 	// maxInterim is how many answers a server may send before the answer, as net/http has it.
@@ -379,7 +379,7 @@ func (x *Exchange) response(r *http.Request) (*http.Response, error) {
 		return w, err
 	}
 	_ = x.conn.SetReadDeadline(x.deadline)
-	from := &rest{x: x, had: x.conn.in, left: maxHead}
+	from := &rest{x: x, had: x.conn.in, left: answers.MaxHead}
 	if x.ctx.Err() != nil && x.cut == nil {
 		x.fail(nil)
 		return nil, x.err
@@ -426,7 +426,7 @@ type rest struct {
 // Read implements io.Reader.
 func (r *rest) Read(p []byte) (n int, err error) {
 	if r.left == 0 {
-		return 0, fmt.Errorf("net/http: server response headers exceeded %d bytes; aborted", maxHead)
+		return 0, fmt.Errorf("net/http: server response headers exceeded %d bytes; aborted", answers.MaxHead)
 	}
 	if r.left > 0 {
 		p = p[:min(len(p), r.left)]

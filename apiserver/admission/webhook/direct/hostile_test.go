@@ -147,3 +147,82 @@ func TestFrameSizeOfWebhooks(t *testing.T) {
 		})
 	}
 }
+
+// TestHeads: the head of an answer is bounded, with its interim answers, whether it is read here or by upstream's client, in
+// HTTP/1.1 and 2. It is not read on when it is longer.
+func TestHeads(t *testing.T) {
+	line := func(n int) string { return "X: " + strings.Repeat("a", n) + "\r\n" }
+	usual := strings.TrimSuffix(text("{}"), "\r\n{}")
+	for name, q := range map[string]struct {
+		answer string
+		works  bool
+	}{
+		"usual":   {text("{}"), true},
+		"long":    {usual + line(answers.MaxHead/2) + "\r\n{}", true},
+		"longer":  {usual + line(answers.MaxHead) + "\r\n{}", false},
+		"no end":  {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", answers.MaxHead+1), false}, // and then nothing more comes
+		"lines":   {usual + strings.Repeat(line(1000), answers.MaxHead/1000+1), false},
+		"interim": {"HTTP/1.1 103 Early Hints\r\n" + line(answers.MaxHead) + "\r\n" + text("{}"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := atomic.Pointer[string]{}
+			good := text("{}")
+			answer.Store(&good)
+			s := newScript(t, func() []string { return []string{*answer.Load()} })
+			s.ask(t)
+			answer.Store(&q.answer)
+			judge := func(by, got string) {
+				t.Helper()
+				if q.works != (got == "{}") || !q.works && !strings.Contains(got, "server response headers exceeded 65536 bytes") {
+					t.Errorf("%s: %.200s", by, got)
+				}
+			}
+			got, ok := s.send(t, s.client.Connect)
+			if !ok {
+				t.Fatal("it was not sent")
+			}
+			judge("direct", got)
+			judge("upstream's", byUpstream(t, s.chain, s.url))
+		})
+	}
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range 20 {
+			w.Header().Set(fmt.Sprint("X", i), strings.Repeat("a", answers.MaxHead/10))
+		}
+	}))
+	h.EnableHTTP2 = true
+	h.StartTLS()
+	defer h.Close()
+	c := &rest.Config{Host: h.URL, TLSClientConfig: rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
+	}}
+	answers.OwnTransport(c)
+	base, err := rest.TransportFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := byUpstream(t, direct.Transport(base, new(answers.Limits)), h.URL); !strings.Contains(got, "PROTOCOL_ERROR") {
+		t.Errorf("HTTP/2: %.200s", got)
+	}
+}
+
+// byUpstream is the answer that upstream's client reads, or the error.
+func byUpstream(t *testing.T, chain http.RoundTripper, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := chain.RoundTrip(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer w.Body.Close()
+	raw, err := io.ReadAll(w.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
