@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -29,6 +28,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -195,8 +195,8 @@ type Limits struct {
 	// service accounts of a namespace are one; administrators and kubelets have as many beside them. Default 2048.
 	Streams int
 	// Watches bounds the watches at a time. One user may have half of what others leave; those of administrators and of
-	// the cluster's own components are not counted, and each kubelet has a sixteenth beside them. Default: 10,000, or as
-	// many as an eighth of the machine's memory holds if that is more.
+	// the cluster's own components are not counted, and each kubelet has a sixteenth beside them, or 250. Default: as many as an
+	// eighth of the memory holds that this process may take, and at least 1,000.
 	Watches int
 	// AggregatedWatches bounds the watches at aggregated API servers, each of which may take a connection, in the same way.
 	// Default: as many as watches, and at most a quarter of the descriptors that this process may have.
@@ -218,21 +218,19 @@ func (l *Limits) defaults() {
 	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
 	set(&l.Streams, 2048)
-	set(&l.Watches, max(10_000, machineMemory()/8/watchBytes))
+	set(&l.Watches, watchesWith(collector.Memory()))
 	set(&l.AggregatedWatches, min(l.Watches, listener.Limit(l.Watches*3)/3))
 }
 
-// watchBytes is about what a watch holds.
-const watchBytes = 64 << 10
+const (
+	// watchBytes is about what a watch holds.
+	watchBytes = 64 << 10
+	// minWatches are needed however little memory there is.
+	minWatches = 1000
+)
 
-// machineMemory is the memory of this machine in bytes, 0 if it is not known.
-func machineMemory() int {
-	var info syscall.Sysinfo_t
-	if syscall.Sysinfo(&info) != nil {
-		return 0
-	}
-	return int(info.Totalram) * int(info.Unit)
-}
+// watchesWith is how many watches there may be in a process that may take so many bytes.
+func watchesWith(memory int64) int { return int(max(minWatches, memory/8/watchBytes)) }
 
 func set[T comparable](p *T, v T) {
 	var zero T
@@ -340,11 +338,11 @@ func New(cfg Config) (*Server, error) {
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.slots = slots.NewSlots(cfg.Observer.WaitedForSlot)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
-	s.streams.shares = newShares(cfg.Limits.Streams, 1, max(1, cfg.Limits.Streams/2))
+	s.streams.shares = newShares(cfg.Limits.Streams, 1, max(1, cfg.Limits.Streams/2), 0)
 	// Large clusters have thousands of kubelets with a dozen watches each, all at one node when the others are away.
-	s.watchShares = newShares(cfg.Limits.Watches, 4, 0)
-	s.aggregatedWatchShares = newShares(cfg.Limits.AggregatedWatches, 1, cfg.Limits.AggregatedWatches)
-	s.elsewhere = newShares(min(maxElsewhere, cfg.Limits.AggregatedWatches), 1, 0)
+	s.watchShares = newWatchShares(cfg.Limits.Watches)
+	s.aggregatedWatchShares = newShares(cfg.Limits.AggregatedWatches, 1, cfg.Limits.AggregatedWatches, 0)
+	s.elsewhere = newShares(min(maxElsewhere, cfg.Limits.AggregatedWatches), 1, 0, 0)
 	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetGone()) })

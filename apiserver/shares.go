@@ -19,14 +19,21 @@ type shares struct {
 }
 
 // newShares returns shares of so many places for users, and kubelets times as many for kubelets, of which each has as many as
-// a sixteenth of the users'. Together they are bounded, too: who has a bootstrap token can make kubelets as it likes.
-func newShares(limit, kubelets, masters int) shares {
+// a sixteenth of the users', or least if that is no more than a quarter. Together they are bounded, too: who has a bootstrap
+// token can make kubelets as it likes.
+func newShares(limit, kubelets, masters, least int) shares {
 	return shares{
 		users:    pool{limit: limit, part: 2},
-		kubelets: pool{limit: kubelets * limit, part: 2, most: max(1, limit/16)},
+		kubelets: pool{limit: kubelets * limit, part: 2, most: max(1, limit/16, min(least, limit/4))},
 		masters:  masters,
 	}
 }
+
+// kubeletWatches are those that a kubelet needs however few there are: it watches each Secret and ConfigMap of its Pods.
+const kubeletWatches = 250
+
+// newWatchShares are those of watches at this server's own objects.
+func newWatchShares(limit int) shares { return newShares(limit, 4, 0, kubeletWatches) }
 
 // pool is places that owners share.
 type pool struct {

@@ -59,3 +59,37 @@ func TestShares(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchesByMemory: users' watches take an eighth of the memory, or what a small machine cannot do without; those of
+// administrators are beside them, and each kubelet has enough.
+func TestWatchesByMemory(t *testing.T) {
+	for _, x := range []struct {
+		memory         int64
+		all, kubelet   int
+		beyondAnEighth bool
+	}{
+		{0, 1000, 250, true}, // it is not known
+		{400 << 20, 1000, 250, true},
+		{512 << 20, 1024, 250, false},
+		{1 << 30, 2048, 250, false},
+		{8 << 30, 16384, 1024, false},
+		{64 << 30, 131072, 8192, false},
+	} {
+		all := watchesWith(x.memory)
+		s := newWatchShares(all)
+		users := 0
+		for i := range 40 {
+			users += take(&s, someone(fmt.Sprint("u", i)))
+		}
+		kubelet := take(&s, someone("system:node:n", auth.Nodes))
+		if all != x.all || users != all || kubelet != x.kubelet {
+			t.Errorf("%d bytes: %d watches, %d of users, %d of a kubelet; want %+v", x.memory, all, users, kubelet, x)
+		}
+		if over := int64(all)*watchBytes > x.memory/8; over != x.beyondAnEighth {
+			t.Errorf("%d bytes: %d watches take more than an eighth: %v", x.memory, all, over)
+		}
+		if !s.enter(someone("admin", auth.Masters)) {
+			t.Errorf("%d bytes: no administrator watches", x.memory)
+		}
+	}
+}

@@ -76,7 +76,7 @@ var rooms = map[string]room{
 	"consistency":         {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/loglimit", "apiserver/"}, direct: map[string]string{
+	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/collector", "internal/loglimit", "apiserver/"}, direct: map[string]string{
 		module + "/apiserver/controllers": "what the leader does with objects is a client of the server's, not a part of it",
 	}, reach: noRaft},
 	// What requests do with objects, and the node itself does without a request: a write that

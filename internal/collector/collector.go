@@ -9,6 +9,8 @@
 // the process.
 //
 // GOGC and GOMEMLIMIT in the environment go before each of these.
+//
+// Memory is what bounds that follow from memory go by.
 package collector
 
 import (
@@ -19,6 +21,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -155,6 +158,25 @@ func limit(getenv func(string) string, root string) {
 	if max := groupLimit(root); max < math.MaxInt64 {
 		debug.SetMemoryLimit(max - max/10)
 	}
+}
+
+// Memory is how many bytes this process may take: those of the machine, or what its control group or the collector's limit
+// has, if that is less. 0: it is not known.
+func Memory() int64 {
+	var info syscall.Sysinfo_t
+	machine := int64(math.MaxInt64)
+	if syscall.Sysinfo(&info) == nil {
+		machine = int64(info.Totalram) * int64(info.Unit)
+	}
+	if m := available("/", machine, debug.SetMemoryLimit(-1)); m < math.MaxInt64 {
+		return m
+	}
+	return 0
+}
+
+// available is the least of a machine's memory, the collector's limit, and the limits of control groups below root.
+func available(root string, machine, collector int64) int64 {
+	return min(machine, collector, groupLimit(root))
 }
 
 // groupLimit is what the process's control group and those above it may use, as version 2 says it

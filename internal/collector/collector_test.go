@@ -120,6 +120,43 @@ func TestGroupLimit(t *testing.T) {
 	}
 }
 
+// TestMemory: what a process may take is the least that anything says.
+func TestMemory(t *testing.T) {
+	root := t.TempDir()
+	for name, content := range map[string]string{
+		"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "500\n", "sys/fs/cgroup/a/b/memory.max": "max\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, c := range map[string]struct {
+		root                     string
+		machine, collector, want int64
+	}{
+		"the machine's":       {t.TempDir(), 900, math.MaxInt64, 900},
+		"the group's":         {root, 900, math.MaxInt64, 500},
+		"the collector's":     {root, 900, 400, 400},
+		"a small machine's":   {root, 300, 400, 300},
+		"nothing known of it": {t.TempDir(), math.MaxInt64, math.MaxInt64, math.MaxInt64},
+	} {
+		if got := available(c.root, c.machine, c.collector); got != c.want {
+			t.Errorf("%s: %d, want %d", what, got, c.want)
+		}
+	}
+	before := Memory()
+	if before <= 0 {
+		t.Fatalf("this process may take %d", before)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(before / 2))
+	if got := Memory(); got != before/2 {
+		t.Errorf("with a limit of the collector: %d, want %d", got, before/2)
+	}
+}
+
 // TestStart: it sets what is right for a small heap, leaves what the environment says, and puts back what was.
 func TestStart(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(77))
