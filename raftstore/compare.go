@@ -30,6 +30,8 @@ const (
 	compareEvery = time.Second
 	// compareWithin bounds one call.
 	compareWithin = time.Second
+	// soundWithin bounds a call that another one, which is bounded by compareWithin, may wait for.
+	soundWithin = compareWithin / 2
 )
 
 // lostKey has, in the stable store, the index up to which this node had acknowledged what it has lost.
@@ -90,7 +92,7 @@ func (s *Store) beginComparison() error {
 	c.last = max(last, s.snapshots.Index())
 	var f proto.AcknowledgedFile
 	s.readNote(acknowledgedFile, &f)
-	c.known.add(f.Known, f.Lost, func(proto.NodeID) bool { return true })
+	c.known.add(f.Known, s.ofOthers(f.Lost), func(proto.NodeID) bool { return true })
 	_, _, c.written = c.known.all()
 	return nil
 }
@@ -188,8 +190,12 @@ func (s *Store) compareWith(ctx context.Context, id raft.ServerID, addr raft.Ser
 			req.Challenge, req.Compared, req.CalleeLost = 0, 0, nil
 			continue
 		}
-		if r.Start != 0 && lostThere == nil {
+		switch {
+		case r.Start == 0:
+		case lostThere == nil:
 			c.known.found(proto.NodeID(id))
+		default:
+			s.lose(lostThere)
 		}
 		// It may know this process, and not have compared with it: then it has to be told that this one has.
 		if r.Challenge == 0 && (r.Start == 0 || req.Compared == r.Start) {
@@ -233,16 +239,38 @@ func (s *Store) evidence(id proto.NodeID) promises {
 // judge returns what a process of a node has lost, nil: nothing that is known here. It must have been alive since there
 // was the evidence.
 func (s *Store) judge(id proto.NodeID, start, term, last uint64, evidence promises) *proto.LostEntries {
-	c, before := &s.comparison, evidence.before(start)
+	before := evidence.before(start)
 	if start == 0 || !before.broken(term, last) {
 		return nil
 	}
-	l := s.lostEntries(id, term, last, before, s.cfg.Node)
-	if c.known.lose(l) {
+	return s.lostEntries(id, term, last, before, s.cfg.Node)
+}
+
+// lose notes that a member has lost entries.
+func (s *Store) lose(l *proto.LostEntries) {
+	if s.comparison.known.lose(l) {
 		s.cfg.Logger.Error("a member has lost entries that it had acknowledged: it does not count any more. See 'quorate member list'",
-			"node_id", id, "acknowledged", max(before.index, before.committed), "log_ends_at", last)
+			"node_id", l.NodeId, "acknowledged", max(l.Acknowledged, l.Committed), "log_ends_at", l.LastLogIndex)
 	}
-	return l
+}
+
+// sound asks a member, where it is, and reports whether a process answers that has what the member had, and did not start as
+// start.
+func (s *Store) sound(ctx context.Context, id proto.NodeID, start uint64) bool {
+	addr, ok := s.memberAt(raft.ServerID(id))
+	if !ok {
+		return false
+	}
+	conn, err := s.cfg.Peers.Conn(id, string(addr))
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, soundWithin)
+	defer cancel()
+	evidence := s.evidence(id) // before the call: who answers it is alive then
+	c := &s.comparison
+	r, err := proto.NewPeerClient(conn).Acknowledged(ctx, &proto.AcknowledgedRequest{Start: c.start, Term: c.term, LastLogIndex: c.last}, grpc.WaitForReady(true))
+	return err == nil && r.Start != 0 && r.Start != start && s.judge(id, r.Start, r.Term, r.LastLogIndex, evidence) == nil
 }
 
 // hasLost ends this node, for good, if it is so: the next start is refused as well.
@@ -274,10 +302,10 @@ func (p *peerServer) Acknowledged(ctx context.Context, req *proto.AcknowledgedRe
 	if !ok {
 		return nil, status.Error(codes.Unauthenticated, "no node id")
 	}
-	return p.store.acknowledged(from, req), nil
+	return p.store.acknowledged(ctx, from, req), nil
 }
 
-func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) *proto.AcknowledgedResponse {
+func (s *Store) acknowledged(ctx context.Context, from proto.NodeID, req *proto.AcknowledgedRequest) *proto.AcknowledgedResponse {
 	c, id := &s.comparison, raft.ServerID(from)
 	r := &proto.AcknowledgedResponse{Start: c.start, Term: c.term, LastLogIndex: c.last}
 	// What others have acknowledged counts from members only.
@@ -291,6 +319,13 @@ func (s *Store) acknowledged(from proto.NodeID, req *proto.AcknowledgedRequest) 
 	proven := c.proves(id, req.Start, req.Challenge)
 	if proven != nil {
 		if r.Lost = s.judge(from, req.Start, req.Term, req.LastLogIndex, proven.evidence); r.Lost != nil {
+			// It is refused in any case. The member has lost nothing if it runs beside it, with the directory that this is a copy of.
+			if s.sound(ctx, from, req.Start) {
+				s.cfg.Logger.Warn("a process was refused that has an older copy of the directory of a member, which runs: end it, and delete the copy",
+					"node_id", from, "acknowledged", max(r.Lost.Acknowledged, r.Lost.Committed), "log_ends_at", req.LastLogIndex)
+			} else {
+				s.lose(r.Lost)
+			}
 			return r
 		}
 	}
@@ -331,12 +366,18 @@ func (c *comparison) proves(id raft.ServerID, start, challenge uint64) *peerStar
 // hear takes over what a member says of others. That a node has lost entries is old news if it has come back since.
 func (s *Store) hear(known []*proto.Acknowledgement, lost []*proto.LostEntries) {
 	c := &s.comparison
-	lost = slices.DeleteFunc(slices.Clone(lost), func(l *proto.LostEntries) bool {
+	lost = slices.DeleteFunc(s.ofOthers(lost), func(l *proto.LostEntries) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return l.FoundUnix < c.peers[raft.ServerID(l.NodeId)].since
 	})
 	c.known.add(known, lost, s.isMember)
+}
+
+// ofOthers leaves out what is said of this node. If it has lost something it is told so when it compares, and ends; what it
+// hears besides is about a process that had a copy of its directory.
+func (s *Store) ofOthers(lost []*proto.LostEntries) []*proto.LostEntries {
+	return slices.DeleteFunc(slices.Clone(lost), func(l *proto.LostEntries) bool { return l.NodeId == string(s.cfg.Node) })
 }
 
 // isMember reports whether a node is in the newest configuration that is known here.
@@ -399,6 +440,13 @@ func (s *Store) compareOnce() {
 	known, lost, changes := c.known.all()
 	s.writeAcknowledged() // before what may wait for a node that is down
 	var tasks sync.WaitGroup
+	for _, l := range lost {
+		tasks.Go(func() {
+			if id := proto.NodeID(l.NodeId); s.sound(s.ctx, id, 0) {
+				c.known.found(id)
+			}
+		})
+	}
 	for _, m := range servers {
 		id := raft.ServerID(m.ID)
 		c.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -137,6 +138,11 @@ func TestOldCopyOfADirectory(t *testing.T) {
 			if found != nil {
 				t.Error("no status names the node that has lost entries")
 			}
+			for _, m := range []*testNode{l, o} {
+				if m.Store != nil && m.sound(c.ctx(), b.id, 0) {
+					t.Errorf("%s finds that b has what it had", m.id)
+				}
+			}
 			if err := b.mustCompare("a", "nowhere"); !errors.Is(err, ErrEntriesLost) {
 				t.Errorf("it answers another node: %v", err)
 			}
@@ -147,6 +153,69 @@ func TestOldCopyOfADirectory(t *testing.T) {
 			if _, err := Open(cfg); !errors.Is(err, ErrEntriesLost) {
 				t.Errorf("the next start: %v", err)
 			}
+		})
+	}
+}
+
+// TestCopyBesideTheMember: a process with an older copy of the directory of a member that runs is refused, and nobody says of
+// the member that it has lost entries. Where that is said nevertheless it is taken back, and the member does not repeat it.
+func TestCopyBesideTheMember(t *testing.T) {
+	for _, role := range []string{"follower", "leader"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3, silent)
+			b := c.other(c.leader())
+			c.writes(c.leader(), 20)
+			c.level(b)
+			c.close(b)
+			copied := &testNode{id: b.id, dir: saveDirectory(t, b), fatal: make(chan error, 16)}
+			c.open(b)
+			if role == "leader" {
+				c.makeLeader(b.id)
+			}
+			c.writes(c.leader(), 40)
+			all := []*testNode{c.nodes["a"], c.nodes["b"], c.nodes["c"]}
+			c.level(all...)
+			for _, m := range all {
+				if m != b {
+					c.knows(m, b)
+				}
+			}
+			c.open(copied)
+			defer c.close(copied)
+			copied.dead = true
+			select {
+			case err := <-copied.fatal:
+				if !errors.Is(err, ErrEntriesLost) {
+					t.Fatal(err)
+				}
+			case <-c.ctx().Done():
+				t.Fatal("the copy is not refused")
+			}
+			said := &proto.LostEntries{NodeId: string(b.id), ToNodeId: "x", Committed: uint64(b.Applied()), FoundUnix: time.Now().Add(time.Hour).Unix()}
+			for _, m := range all {
+				if lost := m.Lost(); len(lost) > 0 {
+					t.Errorf("%s says: %v", m.id, lost)
+				}
+				_, _, before := m.comparison.known.all()
+				m.hear(nil, []*proto.LostEntries{said})
+				if _, _, after := m.comparison.known.all(); m != b && after == before {
+					t.Errorf("%s did not take it over", m.id)
+				}
+				if lost := b.Lost(); len(lost) > 0 {
+					t.Errorf("the member says of itself: %v", lost)
+				}
+			}
+			for _, m := range all {
+				c.eventually("it is taken back", func() error {
+					if lost := m.Lost(); len(lost) > 0 {
+						return fmt.Errorf("%s says: %v", m.id, lost)
+					}
+					return nil
+				})
+			}
+			c.writes(c.leader(), 1)
+			c.level(b)
 		})
 	}
 }
