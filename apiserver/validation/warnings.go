@@ -179,6 +179,7 @@ func cronJobWarnings(c, old *batch.CronJob) (out []string) {
 func serviceWarnings(s, old *core.Service) []string { return serviceutil.GetWarningsForService(s, old) }
 
 func nodeWarnings(n, _ *core.Node) (out []string) {
+	//lint:ignore SA1019 it is what is warned of
 	if n.Spec.ConfigSource != nil {
 		out = append(out, "spec.configSource: the feature is removed")
 	}
