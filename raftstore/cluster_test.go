@@ -180,16 +180,37 @@ func (c *cluster) close(m *testNode) {
 func (c *cluster) leader() *testNode {
 	c.t.Helper()
 	var leader *testNode
+	since := map[*testNode]time.Time{} // of candidates
 	c.eventually("a leader", func() error {
 		for _, m := range c.nodes {
-			if m.Store != nil && m.IsLeader() {
+			if m.Store == nil {
+				continue
+			}
+			if m.IsLeader() {
 				leader = m
 				return nil
 			}
+			c.endLostElection(m, since)
 		}
 		return fmt.Errorf("none")
 	})
 	return leader
+}
+
+// endLostElection starts a candidate again that has got no majority: two that campaigned at once while the third could not
+// vote yet would wait for their election timeouts, which no test lives to see.
+func (c *cluster) endLostElection(m *testNode, since map[*testNode]time.Time) {
+	switch first, seen := since[m]; {
+	case m.raft.State() != raft.Candidate:
+		delete(since, m)
+	case !seen:
+		since[m] = time.Now()
+	//wall: an election takes milliseconds, and one more is no harm
+	case time.Since(first) > 3*time.Second:
+		delete(since, m)
+		c.close(m)
+		c.open(m)
+	}
 }
 
 // makeLeader makes a node the leader. On a busy machine the leader may change meanwhile.
