@@ -249,7 +249,11 @@ func TestAdmissionWebhookFailures(t *testing.T) {
 			e := newHookedEnv(t)
 			h := newAdmissionHook(t)
 			h.serve = c.serve
-			h.configure(e, "Validating", "v", rule("", "v1", "configmaps")+`,"timeoutSeconds":1`)
+			timeout := 30 // megabytes take seconds on a busy machine
+			if c.name == "slow" {
+				timeout = 1
+			}
+			h.configure(e, "Validating", "v", rule("", "v1", "configmaps")+fmt.Sprintf(`,"timeoutSeconds":%d`, timeout))
 			w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"a"}}`)
 			if w.StatusCode != 500 || !strings.Contains(answer, `Internal error occurred: failed calling webhook \"v.example.com\": `) || !strings.Contains(answer, c.want) {
 				t.Errorf("%d %s, want %s", w.StatusCode, clip(answer), c.want)

