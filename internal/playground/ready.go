@@ -162,6 +162,9 @@ func (n *Node) unready(ctx context.Context, client *http.Client) (string, error)
 	for line := range strings.Lines(string(body)) {
 		if name, ok := strings.CutPrefix(line, "[-]"); ok {
 			name, _, _ = strings.Cut(name, " ")
+			if name == "etcd" { // another name of a check that is told of
+				continue
+			}
 			failed = append(failed, name)
 		}
 	}
