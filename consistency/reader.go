@@ -93,12 +93,12 @@ func (r *Reader) Await(ctx context.Context, p Plan) (proto.Revision, error) {
 	case Any:
 		return r.any(p)
 	case NotOlderThan:
-		if err := r.reach(ctx, p.Revision); err != nil {
+		if err := r.reach(ctx, p); err != nil {
 			return 0, err
 		}
 		return r.src.Applied(), nil
 	case Exact:
-		if err := r.reach(ctx, p.Revision); err != nil {
+		if err := r.reach(ctx, p); err != nil {
 			return 0, err
 		}
 		return p.Revision, nil
@@ -162,9 +162,12 @@ func (r *Reader) catchUp(ctx, first context.Context, index proto.Revision) error
 	return err
 }
 
-// reach waits until the local state has revision n, or it is clear that the
-// cluster does not.
-func (r *Reader) reach(ctx context.Context, n proto.Revision) error {
+// reach waits until the local state has the plan's revision, or it is clear that
+// the cluster does not. A streaming list waits for a revision that does not exist
+// yet, because the API Concepts page promises its bookmark for when the state has
+// reached it. Other reads fail at once, which the page allows too.
+func (r *Reader) reach(ctx context.Context, p Plan) error {
+	n := p.Revision
 	if r.src.Applied() >= n {
 		return nil
 	}
@@ -182,28 +185,28 @@ func (r *Reader) reach(ctx context.Context, n proto.Revision) error {
 	switch {
 	case r.src.Applied() >= n:
 		return nil
-	case err == nil && index < n:
-		return r.tooLarge(n, index)
-	case err == nil:
+	case err == nil && index >= n:
 		// It exists. This node is behind and catches up, however long the client
 		// is willing to wait.
 		if err := r.src.WaitApplied(ctx, n); err != nil {
 			return unavailable(ctx, fmt.Sprintf("wait for revision %d", n), err)
 		}
 		return nil
+	case err == nil && !p.InitialEvents:
+		return r.tooLarge(n, index)
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for revision %d: %w", n, context.Cause(ctx))
 	}
-	// No quorum says whether it exists. It may still arrive.
-	if err := r.src.WaitApplied(bound, n); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("wait for revision %d: %w", n, context.Cause(ctx))
-		}
-		e := r.tooLarge(n, r.src.Applied())
-		e.Unconfirmed = true
-		return e
+	// It may still arrive: it does not exist yet, or no quorum says whether it does.
+	if r.src.WaitApplied(bound, n) == nil {
+		return nil
 	}
-	return nil
+	if ctx.Err() != nil {
+		return fmt.Errorf("wait for revision %d: %w", n, context.Cause(ctx))
+	}
+	e := r.tooLarge(n, index)
+	e.Unconfirmed = err != nil
+	return e
 }
 
 func (r *Reader) tooLarge(asked, current proto.Revision) *TooLargeError {

@@ -133,6 +133,7 @@ func TestAwait(t *testing.T) {
 	}
 	mostRecent := Plan{Mode: MostRecent}
 	notOlder := func(n proto.Revision) Plan { return Plan{Mode: NotOlderThan, Revision: n} }
+	stream := func(n proto.Revision) Plan { return Plan{Mode: NotOlderThan, Revision: n, InitialEvents: true} }
 	exact := func(n proto.Revision) Plan { return Plan{Mode: Exact, Revision: n} }
 	for _, c := range []struct {
 		name   string
@@ -187,6 +188,17 @@ func TestAwait(t *testing.T) {
 			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 && e.Unconfirmed })},
 		{name: "not older, nobody knows, but it arrives", source: &source{applied: 5, noQuorum: true}, plan: notOlder(9),
 			events: []event{{time.Second, 10}}, want: 10, rounds: 1, after: time.Second},
+		{name: "streaming list, does not exist, but it is written in time", source: &source{applied: 5, commit: 8}, plan: stream(9),
+			events: []event{{time.Second, 8}, {2 * time.Second, 10}}, want: 10, rounds: 1, after: 2 * time.Second},
+		{name: "streaming list, does not exist: refused after a while", source: &source{applied: 5, commit: 8}, plan: stream(9), rounds: 1, after: 3 * time.Second,
+			err: as(func(e *TooLargeError) bool {
+				return e.Asked == 9 && e.Current == 8 && e.RetryAfter == 1 && !e.Unconfirmed
+			})},
+		{name: "streaming list, nobody knows: refused after a while", source: &source{applied: 5, noQuorum: true}, plan: stream(9), rounds: 1, after: 3 * time.Second,
+			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 && e.Unconfirmed })},
+		{name: "streaming list, confirmed, waits as long as it takes", source: &source{applied: 5, commit: 9}, plan: stream(9),
+			events: []event{{20 * time.Second, 9}}, want: 9, after: 20 * time.Second, rounds: 1},
+
 		{name: "not older, already there, no grace", source: &source{applied: 5, noQuorum: true}, plan: notOlder(5), opt: Options{Grace: -1}, want: 5},
 		{name: "not older, no grace: a quorum is asked at once", source: &source{applied: 5, commit: 8}, plan: notOlder(9), opt: Options{Grace: -1}, rounds: 1,
 			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 8 && !e.Unconfirmed })},
@@ -274,6 +286,7 @@ func TestAwaitContext(t *testing.T) {
 		{"asking whether it exists", &source{hang: true}, Plan{Mode: Exact, Revision: 9}},
 		{"confirmed", &source{commit: 9}, Plan{Mode: Exact, Revision: 9}},
 		{"unconfirmed", &source{noQuorum: true}, Plan{Mode: NotOlderThan, Revision: 9}},
+		{"not there yet", &source{commit: 8}, Plan{Mode: NotOlderThan, Revision: 9, InitialEvents: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
