@@ -135,7 +135,7 @@ type Operator int32
 const (
 	Operator_OPERATOR_UNSPECIFIED    Operator = 0
 	Operator_OPERATOR_IN             Operator = 1 // there is the fact, and its value is one of values
-	Operator_OPERATOR_NOT_IN         Operator = 2 // there is no such fact, or its value is none of values
+	Operator_OPERATOR_NOT_IN         Operator = 2 // there is no such fact, or its value is not one of values
 	Operator_OPERATOR_EXISTS         Operator = 3 // there is the fact
 	Operator_OPERATOR_DOES_NOT_EXIST Operator = 4
 )
@@ -795,9 +795,11 @@ func (x *RuleRange) GetUid() string {
 
 // Usage is what an object uses, and facts about it that limits ask for.
 type Usage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Facts         []*Attribute           `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`     // sorted by name
-	Amounts       []*Amount              `protobuf:"bytes,2,rep,name=amounts,proto3" json:"amounts,omitempty"` // sorted by name
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Facts   []*Attribute           `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`     // sorted by name; names are unique
+	Amounts []*Amount              `protobuf:"bytes,2,rep,name=amounts,proto3" json:"amounts,omitempty"` // sorted by name
+	// Further values of facts that have several, sorted by name and value.
+	MoreFacts     []*Attribute `protobuf:"bytes,3,rep,name=more_facts,json=moreFacts,proto3" json:"more_facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -842,6 +844,13 @@ func (x *Usage) GetFacts() []*Attribute {
 func (x *Usage) GetAmounts() []*Amount {
 	if x != nil {
 		return x.Amounts
+	}
+	return nil
+}
+
+func (x *Usage) GetMoreFacts() []*Attribute {
+	if x != nil {
+		return x.MoreFacts
 	}
 	return nil
 }
@@ -952,6 +961,7 @@ func (x *Limit) GetBounds() []*Bound {
 	return nil
 }
 
+// Requirement of a fact that has several values is met if one of them meets it.
 type Requirement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the fact
@@ -3755,10 +3765,12 @@ const file_quorate_proto_rawDesc = "" +
 	"\tRuleRange\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"b\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"\x98\x01\n" +
 	"\x05Usage\x12+\n" +
 	"\x05facts\x18\x01 \x03(\v2\x15.quorate.v1.AttributeR\x05facts\x12,\n" +
-	"\aamounts\x18\x02 \x03(\v2\x12.quorate.v1.AmountR\aamounts\"2\n" +
+	"\aamounts\x18\x02 \x03(\v2\x12.quorate.v1.AmountR\aamounts\x124\n" +
+	"\n" +
+	"more_facts\x18\x03 \x03(\v2\x15.quorate.v1.AttributeR\tmoreFacts\"2\n" +
 	"\x06Amount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"o\n" +
@@ -4123,60 +4135,61 @@ var file_quorate_proto_depIdxs = []int32{
 	12, // 8: quorate.v1.Write.limits:type_name -> quorate.v1.Limit
 	6,  // 9: quorate.v1.Usage.facts:type_name -> quorate.v1.Attribute
 	11, // 10: quorate.v1.Usage.amounts:type_name -> quorate.v1.Amount
-	13, // 11: quorate.v1.Limit.requirements:type_name -> quorate.v1.Requirement
-	14, // 12: quorate.v1.Limit.bounds:type_name -> quorate.v1.Bound
-	2,  // 13: quorate.v1.Requirement.operator:type_name -> quorate.v1.Operator
-	6,  // 14: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
-	6,  // 15: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	10, // 16: quorate.v1.VersionRecord.usage:type_name -> quorate.v1.Usage
-	12, // 17: quorate.v1.VersionRecord.limits:type_name -> quorate.v1.Limit
-	26, // 18: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	28, // 19: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	23, // 20: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	27, // 21: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	29, // 22: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
-	4,  // 23: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
-	3,  // 24: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	24, // 25: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
-	25, // 26: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
-	32, // 27: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
-	33, // 28: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
-	33, // 29: quorate.v1.AcknowledgedRequest.callee_lost:type_name -> quorate.v1.LostEntries
-	33, // 30: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
-	33, // 31: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
-	32, // 32: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
-	33, // 33: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
-	38, // 34: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
-	41, // 35: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	42, // 36: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	33, // 37: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
-	42, // 38: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	42, // 39: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	42, // 40: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	42, // 41: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	42, // 42: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	5,  // 43: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	42, // 44: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	42, // 45: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	21, // 46: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	30, // 47: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	34, // 48: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
-	39, // 49: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	43, // 50: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	45, // 51: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	47, // 52: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	22, // 53: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	31, // 54: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	35, // 55: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
-	40, // 56: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	44, // 57: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	46, // 58: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	48, // 59: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	53, // [53:60] is the sub-list for method output_type
-	46, // [46:53] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	6,  // 11: quorate.v1.Usage.more_facts:type_name -> quorate.v1.Attribute
+	13, // 12: quorate.v1.Limit.requirements:type_name -> quorate.v1.Requirement
+	14, // 13: quorate.v1.Limit.bounds:type_name -> quorate.v1.Bound
+	2,  // 14: quorate.v1.Requirement.operator:type_name -> quorate.v1.Operator
+	6,  // 15: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
+	6,  // 16: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
+	10, // 17: quorate.v1.VersionRecord.usage:type_name -> quorate.v1.Usage
+	12, // 18: quorate.v1.VersionRecord.limits:type_name -> quorate.v1.Limit
+	26, // 19: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	28, // 20: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	23, // 21: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	27, // 22: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	29, // 23: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	4,  // 24: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
+	3,  // 25: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
+	24, // 26: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
+	25, // 27: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
+	32, // 28: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
+	33, // 29: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
+	33, // 30: quorate.v1.AcknowledgedRequest.callee_lost:type_name -> quorate.v1.LostEntries
+	33, // 31: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
+	33, // 32: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
+	32, // 33: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
+	33, // 34: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
+	38, // 35: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
+	41, // 36: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	42, // 37: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	33, // 38: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
+	42, // 39: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	42, // 40: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	42, // 41: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	42, // 42: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	42, // 43: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 44: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	42, // 45: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	42, // 46: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	21, // 47: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	30, // 48: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	34, // 49: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
+	39, // 50: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	43, // 51: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	45, // 52: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	47, // 53: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	22, // 54: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	31, // 55: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	35, // 56: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
+	40, // 57: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	44, // 58: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	46, // 59: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	48, // 60: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	54, // [54:61] is the sub-list for method output_type
+	47, // [47:54] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }

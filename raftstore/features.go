@@ -12,14 +12,18 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// firstFeature is what a new cluster speaks. It is raised when all members have said that
-// they support more.
-const firstFeature = 1
+// A cluster's feature version is raised when all members have said that they support more.
+const (
+	// oldestFeature is what a cluster speaks before its first entry says so.
+	oldestFeature = 1
+	// newFeature is what a new cluster speaks: all releases support as much.
+	newFeature = 2
+)
 
 // Features returns the feature version that the cluster speaks, as far as this node's
 // state knows, and the one that this node supports.
 func (s *Store) Features() (cluster, supported uint32) {
-	return max(s.State().Mark().Feature, firstFeature), s.cfg.TestHooks.Supports
+	return max(s.State().Mark().Feature, oldestFeature), s.cfg.TestHooks.Supports
 }
 
 // allowed refuses entries that need a newer feature version than the cluster speaks. It

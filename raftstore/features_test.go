@@ -13,17 +13,19 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// newRelease is a release that supports feature version 2, with which a second guard
-// came. Those that are not named run the first one.
+// nextFeature is what the release supports that comes after this one.
+const nextFeature = mvcc.FeatureVersion + 1
+
+// newRelease is a release that supports the next feature version, with which a second guard
+// came. Those that are not named run this release.
 func newRelease(cfg *Config, nodes ...proto.NodeID) {
-	cfg.TestHooks.Supports = 1
 	if !slices.Contains(nodes, cfg.Node) {
 		return
 	}
-	cfg.TestHooks.Supports = 2
+	cfg.TestHooks.Supports = nextFeature
 	cfg.TestHooks.Needs = func(kind proto.Kind, m proto.Message) uint32 {
 		if w, ok := m.(*proto.Write); ok && w.SecondGuard != nil {
-			return 2
+			return nextFeature
 		}
 		return mvcc.Needs(kind, m)
 	}
@@ -49,7 +51,7 @@ func TestFeatureVersion(t *testing.T) {
 		if _, err := c.nodes[id].Propose(c.ctx(), newWrite()); !errors.Is(err, ErrFeature) {
 			t.Errorf("%s proposes what the cluster does not speak: %v", id, err)
 		}
-		if st := c.nodes[id].Status(); st.FeatureVersion != 2 || st.ClusterFeatureVersion != 1 {
+		if st := c.nodes[id].Status(); st.FeatureVersion != nextFeature || st.ClusterFeatureVersion != mvcc.FeatureVersion {
 			t.Errorf("%s says %v", id, st)
 		}
 	}
@@ -65,19 +67,19 @@ func TestFeatureVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, f := range map[error]func() error{
-		ErrConfigurationChanged: func() error { return a.RaiseFeature(c.ctx(), 2, index+1) },
-		ErrTooOld:               func() error { return a.RaiseFeature(c.ctx(), 3, index) },
-		ErrNotLeader:            func() error { return c.nodes["b"].RaiseFeature(c.ctx(), 2, index) },
+		ErrConfigurationChanged: func() error { return a.RaiseFeature(c.ctx(), nextFeature, index+1) },
+		ErrTooOld:               func() error { return a.RaiseFeature(c.ctx(), nextFeature+1, index) },
+		ErrNotLeader:            func() error { return c.nodes["b"].RaiseFeature(c.ctx(), nextFeature, index) },
 	} {
 		if err := f(); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
 	// Nothing but the members' word guards this: see package membership.
-	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
+	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
+	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Errorf("again: %v", err)
 	}
 	if err := c.ended(old); !errors.Is(err, ErrTooOld) {
@@ -109,7 +111,6 @@ func TestFeatureVersion(t *testing.T) {
 	// There is no way back: a state of the newer version is not opened by the old release.
 	c.close(old)
 	cfg := Config{Dir: old.dir, Node: old.id, Transport: a.cfg.Transport, Peers: a.cfg.Peers, Fatal: func(error) {}}
-	cfg.TestHooks.Supports = 1
 	if s, err := Open(cfg); !errors.Is(err, ErrTooOld) {
 		t.Errorf("a downgraded node opens: %v, %v", s, err)
 	}
@@ -139,7 +140,7 @@ func TestRaisedJustNow(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() { answered <- a.checkEntry(frame) }()
-	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
+	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {
@@ -156,7 +157,7 @@ func TestLateNodeLearnsTheVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := leader.RaiseFeature(c.ctx(), 2, index); err != nil {
+	if err := leader.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Fatal(err)
 	}
 	late := c.add("d")

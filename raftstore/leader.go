@@ -134,7 +134,7 @@ func (s *Store) nameCluster(term uint64, notify <-chan bool) bool {
 			return false
 		}
 		if id := s.Cluster(); id != "" {
-			frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})
+			frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: newFeature})
 			if err == nil {
 				err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 			}

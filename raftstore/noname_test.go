@@ -49,7 +49,7 @@ func TestLeaderOfNoName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if mark := m.State().Mark(); mark.Cluster != "test" || mark.Feature != firstFeature {
+	if mark := m.State().Mark(); mark.Cluster != "test" || mark.Feature != newFeature {
 		t.Errorf("the first write is in %+v", mark)
 	}
 }

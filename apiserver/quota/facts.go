@@ -1,6 +1,9 @@
 package quota
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -120,18 +123,32 @@ func termCrosses(term tree.Object) bool {
 	return selects || len(tree.List(term["namespaces"])) > 0
 }
 
-// volumeClaimFacts name the class of the attributes that a claim asks for, or has if it asks
-// for none.
+// volumeClaimFacts name the classes of attributes that a claim asks for, has, and changes to. While
+// it changes its class, the quotas of both classes count it.
 func volumeClaimFacts(spec, status tree.Object) []*proto.Attribute {
-	class := tree.Text(spec, "volumeAttributesClassName")
-	if class == "" {
-		class = tree.Text(tree.As(status["modifyVolumeStatus"]), "targetVolumeAttributesClassName")
+	facts := ofVolumeClaim
+	for _, class := range [...]string{
+		tree.Text(spec, "volumeAttributesClassName"),
+		tree.Text(status, "currentVolumeAttributesClassName"),
+		tree.Text(tree.As(status["modifyVolumeStatus"]), "targetVolumeAttributesClassName"),
+	} {
+		has := func(f *proto.Attribute) bool { return f.Name == factVolumeClass && f.Value == class }
+		if class != "" && !slices.ContainsFunc(facts, has) {
+			facts = append([]*proto.Attribute{{Name: factVolumeClass, Value: class}}, facts...)
+		}
 	}
-	if class == "" {
-		class = tree.Text(status, "currentVolumeAttributesClassName")
+	slices.SortFunc(facts[:len(facts)-1], func(a, b *proto.Attribute) int { return strings.Compare(a.Value, b.Value) })
+	return facts
+}
+
+// splitFacts takes the further values of facts apart from the first ones.
+func splitFacts(all []*proto.Attribute) (first, more []*proto.Attribute) {
+	for i, f := range all {
+		if i > 0 && all[i-1].Name == f.Name {
+			more = append(more, f)
+		} else {
+			first = append(first, f)
+		}
 	}
-	if class == "" {
-		return ofVolumeClaim
-	}
-	return []*proto.Attribute{{Name: factVolumeClass, Value: class}, isVolumeClaim}
+	return first, more
 }

@@ -116,14 +116,22 @@ func (u Usage) InScope(s corev1.ScopedResourceSelectorRequirement) bool {
 
 // meets is what the state machine finds of a requirement.
 func (u Usage) meets(r *proto.Requirement) bool {
-	at := slices.IndexFunc(u.Facts, func(f *proto.Attribute) bool { return f.Name == r.Name })
+	there := false
+	for _, f := range u.Facts {
+		if f.Name != r.Name {
+			continue
+		}
+		there = true
+		if r.Operator == proto.Operator_OPERATOR_IN && slices.Contains(r.Values, f.Value) ||
+			r.Operator == proto.Operator_OPERATOR_NOT_IN && !slices.Contains(r.Values, f.Value) {
+			return true
+		}
+	}
 	switch r.Operator {
 	case proto.Operator_OPERATOR_IN:
-		return at >= 0 && slices.Contains(r.Values, u.Facts[at].Value)
-	case proto.Operator_OPERATOR_NOT_IN:
-		return at < 0 || !slices.Contains(r.Values, u.Facts[at].Value)
+		return false
 	case proto.Operator_OPERATOR_EXISTS:
-		return at >= 0
+		return there
 	}
-	return at < 0
+	return !there
 }

@@ -32,7 +32,11 @@ func TestInScope(t *testing.T) {
 			[{"namespaces":["a"]}]}},"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`},
 		"claim":      {quota.VolumeClaims, `{}`},
 		"fast claim": {quota.VolumeClaims, `{"spec":{"volumeAttributesClassName":"fast"}}`},
-		"service":    {quota.Services, `{"spec":{"type":"NodePort"}}`},
+		"changing claim": {quota.VolumeClaims, `{"spec":{"volumeAttributesClassName":"fast"},"status":{"currentVolumeAttributesClassName":"slow",
+			"modifyVolumeStatus":{"targetVolumeAttributesClassName":"fast"}}}`},
+		"claim of three": {quota.VolumeClaims, `{"spec":{"volumeAttributesClassName":"slow"},"status":{"currentVolumeAttributesClassName":"old",
+			"modifyVolumeStatus":{"targetVolumeAttributesClassName":"fast"}}}`},
+		"service": {quota.Services, `{"spec":{"type":"NodePort"}}`},
 	}
 	const (
 		in, notIn     = corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn
@@ -57,11 +61,14 @@ func TestInScope(t *testing.T) {
 		{scope(priority, lacks), []string{"plain", "best", "ends", "best, ends", "crosses"}},
 		{scope(priority, "Later"), nil},
 		{scope("Later", exists), nil},
-		{scope(volume, in, "fast"), []string{"fast claim"}},
-		{scope(volume, in, "slow"), nil},
-		{scope(volume, notIn, "fast"), []string{"claim"}},
-		{scope(volume, notIn, "slow"), []string{"claim", "fast claim"}},
-		{scope(volume, exists), []string{"fast claim"}},
+		{scope(volume, in, "fast"), []string{"fast claim", "changing claim", "claim of three"}},
+		{scope(volume, in, "slow"), []string{"changing claim", "claim of three"}},
+		{scope(volume, in, "old"), []string{"claim of three"}},
+		{scope(volume, in, "new"), nil},
+		{scope(volume, notIn, "fast"), []string{"claim", "changing claim", "claim of three"}},
+		{scope(volume, notIn, "slow"), []string{"claim", "fast claim", "changing claim", "claim of three"}},
+		{scope(volume, notIn, "slow", "fast"), []string{"claim", "claim of three"}},
+		{scope(volume, exists), []string{"fast claim", "changing claim", "claim of three"}},
 		{scope(volume, lacks), []string{"claim"}},
 	} {
 		want := map[string]bool{}

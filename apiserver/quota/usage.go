@@ -21,7 +21,9 @@ var (
 // Usage is what an object uses, and what scopes ask of it.
 type Usage struct {
 	List
-	Facts []*proto.Attribute // sorted by name; shared, not to be changed
+	// Facts are sorted by name, and values of the same name by value. They are shared and
+	// must not be changed.
+	Facts []*proto.Attribute
 }
 
 // Of is what an object of a resource uses at a moment, but for its place among the objects of
@@ -46,7 +48,14 @@ func (u Usage) Entry() *proto.Usage {
 	if len(amounts) == 0 && len(u.Facts) == 0 {
 		return nil
 	}
-	return &proto.Usage{Facts: u.Facts, Amounts: amounts}
+	entry := &proto.Usage{Facts: u.Facts, Amounts: amounts}
+	for i := 1; i < len(u.Facts); i++ {
+		if u.Facts[i].Name == u.Facts[i-1].Name {
+			entry.Facts, entry.MoreFacts = splitFacts(u.Facts)
+			break
+		}
+	}
+	return entry
 }
 
 // Names of amounts. Several names in a quota can mean one of them: see Resource.

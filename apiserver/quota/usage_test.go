@@ -72,6 +72,9 @@ func describeUsage(u *proto.Usage) string {
 		}
 		out.WriteString(" ")
 	}
+	for _, f := range u.GetMoreFacts() {
+		out.WriteString("also:" + f.Name + "=" + f.Value + " ")
+	}
 	out.WriteString("|")
 	for _, a := range u.GetAmounts() {
 		fmt.Fprintf(&out, " %s=%d", a.Name, a.Value)

@@ -13,7 +13,8 @@ import (
 // Pair is a label or a selectable field.
 type Pair struct{ Name, Value string }
 
-// Attributes are pairs sorted by name, names unique. They can be compared by ==.
+// Attributes are pairs sorted by name. They can be compared by ==. Names are unique but for
+// those of facts, which may have several values: Get then returns the first one.
 //
 // They are one string, since a state has many of them: of two labels it takes 32 bytes, where
 // a slice of pairs with four strings took 130, in five pieces that the collector had to mark.
@@ -35,32 +36,38 @@ func appendAttributes(b []byte, n int, pair func(int) (name, value string)) []by
 	if n == 0 {
 		return b
 	}
-	order := make([]int, 0, fewPairs)
 	sorted := true
-	for i := range n {
-		order = append(order, i)
-		if i > 0 {
-			before, _ := pair(i - 1)
-			name, _ := pair(i)
-			sorted = sorted && before < name
-		}
+	for i := 1; i < n && sorted; i++ {
+		before, _ := pair(i - 1)
+		name, _ := pair(i)
+		sorted = before < name
 	}
-	if !sorted {
-		name := func(i int) string { name, _ := pair(i); return name }
-		slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(name(i), name(j)) })
-		order = slices.CompactFunc(order, func(i, j int) bool { return name(i) == name(j) })
+	if sorted {
+		return appendPairs(b, n, pair)
 	}
-	b = binary.AppendUvarint(b, uint64(len(order)))
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	name := func(i int) string { name, _ := pair(i); return name }
+	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(name(i), name(j)) })
+	order = slices.CompactFunc(order, func(i, j int) bool { return name(i) == name(j) })
+	return appendPairs(b, len(order), func(i int) (name, value string) { return pair(order[i]) })
+}
+
+// appendPairs is appendAttributes of pairs that are sorted by name. Some may have the same name.
+func appendPairs(b []byte, n int, pair func(int) (name, value string)) []byte {
+	b = binary.AppendUvarint(b, uint64(n))
 	table := len(b)
-	if len(order) > fewPairs {
-		b = append(b, make([]byte, 4*len(order))...)
+	if n > fewPairs {
+		b = append(b, make([]byte, 4*n)...)
 	}
 	first := len(b)
-	for i, at := range order {
-		if len(order) > fewPairs {
+	for i := range n {
+		if n > fewPairs {
 			binary.LittleEndian.PutUint32(b[table+4*i:], uint32(len(b)-first))
 		}
-		name, value := pair(at)
+		name, value := pair(i)
 		b = append(binary.AppendUvarint(b, uint64(len(name))), name...)
 		b = append(binary.AppendUvarint(b, uint64(len(value))), value...)
 	}

@@ -11,8 +11,8 @@ import (
 // charge is what a version uses of what limits bound, and the limits that it sets. Most
 // versions have none.
 type charge struct {
-	facts   Attributes
-	amounts []amount // sorted by name
+	facts   Attributes // a name has several values if its fact has
+	amounts []amount   // sorted by name
 	limits  []limit
 }
 
@@ -42,11 +42,10 @@ type bound struct {
 
 // chargeOf is the charge of a write or a record, nil if it has none.
 func chargeOf(usage *proto.Usage, limits []*proto.Limit) *charge {
-	if len(usage.GetFacts()) == 0 && len(usage.GetAmounts()) == 0 && len(limits) == 0 {
+	if len(usage.GetFacts()) == 0 && len(usage.GetMoreFacts()) == 0 && len(usage.GetAmounts()) == 0 && len(limits) == 0 {
 		return nil
 	}
-	facts := usage.GetFacts()
-	c := &charge{facts: Attributes{string(appendAttributes(nil, len(facts), func(i int) (name, value string) { return facts[i].Name, facts[i].Value }))}}
+	c := &charge{facts: factsOf(usage)}
 	c.amounts = make([]amount, len(usage.GetAmounts()))
 	for i, a := range usage.GetAmounts() {
 		c.amounts[i] = amount{a.Name, a.Value}
@@ -68,13 +67,31 @@ func chargeOf(usage *proto.Usage, limits []*proto.Limit) *charge {
 	return c
 }
 
+// factsOf packs facts with all their values.
+func factsOf(usage *proto.Usage) Attributes {
+	facts := usage.GetFacts()
+	if more := usage.GetMoreFacts(); len(more) > 0 {
+		facts = slices.Concat(facts, more)
+		slices.SortStableFunc(facts, func(a, b *proto.Attribute) int { return strings.Compare(a.Name, b.Name) })
+		return Attributes{string(appendPairs(nil, len(facts), func(i int) (name, value string) { return facts[i].Name, facts[i].Value }))}
+	}
+	return Attributes{string(appendAttributes(nil, len(facts), func(i int) (name, value string) { return facts[i].Name, facts[i].Value }))}
+}
+
 // record is the stored form.
 func (c *charge) record() (usage *proto.Usage, limits []*proto.Limit) {
 	if c == nil {
 		return nil, nil
 	}
 	if c.facts.Len() > 0 || len(c.amounts) > 0 {
-		usage = &proto.Usage{Facts: c.facts.records()}
+		usage = &proto.Usage{}
+		for _, f := range c.facts.records() {
+			if n := len(usage.Facts); n > 0 && usage.Facts[n-1].Name == f.Name {
+				usage.MoreFacts = append(usage.MoreFacts, f)
+			} else {
+				usage.Facts = append(usage.Facts, f)
+			}
+		}
 		for _, a := range c.amounts {
 			usage.Amounts = append(usage.Amounts, &proto.Amount{Name: a.name, Value: a.value})
 		}
@@ -146,7 +163,7 @@ func (c *charge) amount(name string) int64 {
 
 // Charges reports whether the version has this charge.
 func (v *Version) Charges(usage *proto.Usage, limits []*proto.Limit) bool {
-	if v.charge == nil || len(limits) > 0 || len(v.charge.limits) > 0 {
+	if v.charge == nil || len(limits) > 0 || len(v.charge.limits) > 0 || len(usage.GetMoreFacts()) > 0 {
 		c := chargeOf(usage, limits)
 		if v.charge == nil || c == nil {
 			return v.charge == c
@@ -187,20 +204,26 @@ func (l *limit) concerns(c *charge) bool {
 }
 
 func (r *requirement) holds(c *charge) bool {
-	var value string
-	var ok bool
+	there := false
 	if c != nil {
-		value, ok = c.facts.Get(r.name)
+		for name, value := range c.facts.All() {
+			if name != r.name {
+				continue
+			}
+			there = true
+			if r.operator == proto.Operator_OPERATOR_IN && slices.Contains(r.values, value) ||
+				r.operator == proto.Operator_OPERATOR_NOT_IN && !slices.Contains(r.values, value) {
+				return true
+			}
+		}
 	}
 	switch r.operator {
 	case proto.Operator_OPERATOR_IN:
-		return ok && slices.Contains(r.values, value)
-	case proto.Operator_OPERATOR_NOT_IN:
-		return !ok || !slices.Contains(r.values, value)
+		return false
 	case proto.Operator_OPERATOR_EXISTS:
-		return ok
+		return there
 	default:
-		return !ok
+		return !there
 	}
 }
 
@@ -242,6 +265,9 @@ func validateCharge(w *proto.Write) error {
 		!sortedUnique(amounts, func(a *proto.Amount) string { return a.Name }) {
 		return fmt.Errorf("facts or amounts of its usage are not sorted, or named twice: %w", ErrInvalid)
 	}
+	if err := validateMoreFacts(facts, w.Usage.GetMoreFacts()); err != nil {
+		return err
+	}
 	bounds, requirements := 0, 0
 	for _, l := range w.Limits {
 		bounds += len(l.Bounds)
@@ -254,13 +280,31 @@ func validateCharge(w *proto.Write) error {
 			}
 		}
 	}
-	if len(facts) > maxAmounts || len(amounts) > maxAmounts || bounds > maxBounds || requirements > maxRequirements {
+	if len(facts)+len(w.Usage.GetMoreFacts()) > maxAmounts || len(amounts) > maxAmounts || bounds > maxBounds || requirements > maxRequirements {
 		return fmt.Errorf("%d facts, %d amounts, %d bounds, %d requirements; at most %d, %d, %d and %d: %w",
-			len(facts), len(amounts), bounds, requirements, maxAmounts, maxAmounts, maxBounds, maxRequirements, ErrInvalid)
+			len(facts)+len(w.Usage.GetMoreFacts()), len(amounts), bounds, requirements, maxAmounts, maxAmounts, maxBounds, maxRequirements, ErrInvalid)
 	}
 	for _, a := range amounts {
 		if a.Value < 0 {
 			return fmt.Errorf("it uses %d of %s: %w", a.Value, a.Name, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// validateMoreFacts checks that more holds other values, sorted, of facts that are there.
+func validateMoreFacts(facts, more []*proto.Attribute) error {
+	for i, f := range more {
+		at, ok := slices.BinarySearchFunc(facts, f.Name, func(a *proto.Attribute, name string) int { return strings.Compare(a.Name, name) })
+		before := facts[:0]
+		if ok {
+			before = facts[at : at+1]
+		}
+		if i > 0 && more[i-1].Name >= f.Name {
+			before = more[i-1 : i]
+		}
+		if len(before) == 0 || before[0].Name != f.Name || before[0].Value >= f.Value {
+			return fmt.Errorf("further values of facts are not sorted, or of no fact: %w", ErrInvalid)
 		}
 	}
 	return nil
@@ -278,7 +322,7 @@ func sortedUnique[E any](list []E, name func(E) string) bool {
 // knownCharge reports whether this release understands all of it.
 func knownCharge(u *proto.Usage, limits []*proto.Limit) bool {
 	if u != nil {
-		if unknownFields(u) || unknownAttributes(u.Facts) {
+		if unknownFields(u) || unknownAttributes(u.Facts) || unknownAttributes(u.MoreFacts) {
 			return false
 		}
 		for _, a := range u.Amounts {

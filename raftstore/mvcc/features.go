@@ -12,7 +12,7 @@ import (
 // every entry whose parts have come with it or earlier. It grows when entries get a
 // kind, a field, an enum value or a flag that changes what Apply does, or when something
 // reads a table that older releases do not read: there, what is written has no effect.
-const FeatureVersion uint32 = 1
+const FeatureVersion uint32 = 2
 
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
@@ -29,7 +29,7 @@ var features = featureTable{
 		"quorate.v1.Write.request_id": 1, "quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1,
 		"quorate.v1.Write.second_guard": 1, "quorate.v1.Write.decided_at": 1, "quorate.v1.Write.rules": 1,
 		"quorate.v1.Write.rule_ranges": 1, "quorate.v1.Write.usage": 1, "quorate.v1.Write.limits": 1,
-		"quorate.v1.Write.enforce_limits": 1, "quorate.v1.Usage.facts": 1, "quorate.v1.Usage.amounts": 1,
+		"quorate.v1.Write.enforce_limits": 1, "quorate.v1.Usage.facts": 1, "quorate.v1.Usage.amounts": 1, "quorate.v1.Usage.more_facts": 2,
 		"quorate.v1.Amount.name": 1, "quorate.v1.Amount.value": 1, "quorate.v1.Limit.requirements": 1,
 		"quorate.v1.Limit.bounds": 1, "quorate.v1.Requirement.name": 1, "quorate.v1.Requirement.operator": 1,
 		"quorate.v1.Requirement.values": 1, "quorate.v1.Bound.name": 1, "quorate.v1.Bound.max": 1,

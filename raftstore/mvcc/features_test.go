@@ -29,7 +29,7 @@ func fullEntries() map[proto.Kind]proto.Message {
 }
 
 func fullUsage() *proto.Usage {
-	return &proto.Usage{Facts: []*proto.Attribute{{Name: "f", Value: "v"}}, Amounts: []*proto.Amount{{Name: "a", Value: 1}}}
+	return &proto.Usage{Facts: []*proto.Attribute{{Name: "f", Value: "v"}}, MoreFacts: []*proto.Attribute{{Name: "f", Value: "w"}}, Amounts: []*proto.Amount{{Name: "a", Value: 1}}}
 }
 
 func fullLimits() []*proto.Limit {
@@ -193,7 +193,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 			t.Errorf("kind %d without unknown fields: %v", kind, err)
 		}
 	}
-	if places != 12+3 {
+	if places != 12+4 {
 		t.Errorf("%d places were tried", places)
 	}
 	w := fullEntries()[proto.KindWrite].(*proto.Write)

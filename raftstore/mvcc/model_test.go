@@ -143,15 +143,16 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 // meets and uses say what an entry of a table uses of a bound of a limit.
 func meets(e *entry, l *proto.Limit) bool {
 	for _, r := range l.Requirements {
-		value, has := "", false
-		for _, f := range e.usage.GetFacts() {
+		has, in, out := false, false, false
+		for _, f := range slices.Concat(e.usage.GetFacts(), e.usage.GetMoreFacts()) {
 			if f.Name == r.Name {
-				value, has = f.Value, true
+				has = true
+				in = in || slices.Contains(r.Values, f.Value)
+				out = out || !slices.Contains(r.Values, f.Value)
 			}
 		}
-		in := has && slices.Contains(r.Values, value)
 		if !map[proto.Operator]bool{
-			proto.Operator_OPERATOR_IN: in, proto.Operator_OPERATOR_NOT_IN: !in,
+			proto.Operator_OPERATOR_IN: in, proto.Operator_OPERATOR_NOT_IN: !has || out,
 			proto.Operator_OPERATOR_EXISTS: has, proto.Operator_OPERATOR_DOES_NOT_EXIST: !has,
 		}[r.Operator] {
 			return false
@@ -477,7 +478,13 @@ func (d *driver) charges(w *proto.Write) {
 				w.Usage.Amounts = append(w.Usage.Amounts, &proto.Amount{Name: name, Value: int64(d.choose(4))})
 			}
 			if d.choose(3) == 0 {
-				w.Usage.Facts = append(w.Usage.Facts, &proto.Attribute{Name: name, Value: []string{"x", "y"}[d.choose(2)]})
+				first := d.choose(2)
+				w.Usage.Facts = append(w.Usage.Facts, &proto.Attribute{Name: name, Value: []string{"x", "y"}[first]})
+				for _, value := range []string{"y", "z"}[first:] {
+					if d.choose(3) == 0 {
+						w.Usage.MoreFacts = append(w.Usage.MoreFacts, &proto.Attribute{Name: name, Value: value})
+					}
+				}
 			}
 		}
 	}

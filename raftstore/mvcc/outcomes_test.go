@@ -133,13 +133,15 @@ func parseCommand(words []string) ([]byte, error) {
 	return proto.Encode(proto.KindWrite, w)
 }
 
-// parseUsage reads a:2,f:x: amounts are numbers, facts are words.
+// parseUsage reads a:2,f:x,f:y: amounts are numbers, facts are words.
 func parseUsage(text string) (*proto.Usage, error) {
 	u := &proto.Usage{}
 	for _, part := range strings.Split(text, ",") {
 		name, value, _ := strings.Cut(part, ":")
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 			u.Amounts = append(u.Amounts, &proto.Amount{Name: name, Value: n})
+		} else if n := len(u.Facts); n > 0 && u.Facts[n-1].Name == name {
+			u.MoreFacts = append(u.MoreFacts, &proto.Attribute{Name: name, Value: value})
 		} else {
 			u.Facts = append(u.Facts, &proto.Attribute{Name: name, Value: value})
 		}
