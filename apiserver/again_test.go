@@ -112,3 +112,42 @@ func TestAllowedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestServedAgain: a node that lags serves a kind whose definition was deleted. What waits for the newest state finds it gone.
+func TestServedAgain(t *testing.T) {
+	var node hearing
+	e := newEnv(t, func(c *apiserver.Config) {
+		node.Reads = c.Reads
+		c.Reads = &node
+	})
+	e.lead()
+	const path = "/apis/stable.example.com/v1/namespaces/default/routes"
+	for _, row := range []struct {
+		method, query string
+		code          int
+	}{
+		{"GET", "", 404},
+		{"GET", "?limit=1", 404},
+		{"GET", "?resourceVersion=1&resourceVersionMatch=NotOlderThan", 404},
+		{"GET", "?resourceVersion=0", 200},
+		{"GET", "/a", 404},
+		{"GET", "?watch=1&timeoutSeconds=1", 404},
+		{"DELETE", "", 404},
+	} {
+		e.define(routes(`{"url":"https://127.0.0.1:1"}`), path)
+		gone := func() {
+			if w, answer := e.do(http.MethodDelete, definitionsPath+"/routes.stable.example.com", nil, ""); w.StatusCode != http.StatusOK {
+				t.Errorf("%d %s", w.StatusCode, answer)
+			}
+			e.await(path, http.StatusNotFound)
+		}
+		node.news.Store(&gone)
+		w, answer := e.do(row.method, path+row.query, nil, "")
+		if w.StatusCode != row.code {
+			t.Errorf("%s %s: %d %s, want %d", row.method, row.query, w.StatusCode, answer, row.code)
+		}
+		if node.news.Swap(nil) != nil {
+			t.Fatalf("%s %s has not waited", row.method, row.query)
+		}
+	}
+}

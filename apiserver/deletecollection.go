@@ -67,10 +67,7 @@ func (c *call) nextPage(params consistency.Params, sel *objects.Selection) (mvcc
 	if err != nil {
 		return mvcc.Page{}, 0, err
 	}
-	at, err := c.s.cfg.Reads.Await(c.Context, plan)
-	if err == nil {
-		err = c.stillAllowed(plan)
-	}
+	at, err := c.await(c.Context, plan)
 	if err != nil {
 		return mvcc.Page{}, 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -55,7 +56,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 // await waits for the state that the plan needs. How old an Any answer may be is
 // asked before its state is taken: a moment later the node may know itself to be
 // fresher, and the bound would be of a state that the answer is not from. What allowed the
-// request is looked at again when the state is there.
+// request, and whether its kind is served, is looked at again when the state is there.
 func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
 	if plan.Mode == consistency.Any {
 		c.setStalenessHeader()
@@ -63,6 +64,10 @@ func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision
 	at, err := c.s.cfg.Reads.Await(ctx, plan)
 	if err == nil {
 		err = c.stillAllowed(plan)
+	}
+	if err == nil && plan.Mode != consistency.Any && c.Resource != nil && c.s.cfg.Kinds().Lookup(c.Info.GVR()) == nil {
+		// Its definition is gone in the state that this node has waited for.
+		err = status.NoSuchResource()
 	}
 	return at, err
 }
