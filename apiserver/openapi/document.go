@@ -50,7 +50,7 @@ func paths(resources []*kinds.Resource, f form, set *schemaSet) (object, error) 
 			}
 			item[o.method] = f.operation(&o)
 			for _, model := range append(responseModels(&o), o.body) {
-				if model == "" {
+				if model == "" || model == plainText {
 					continue
 				}
 				if err := set.add(model); err != nil {
@@ -144,14 +144,19 @@ func operationV3(o *operation) object {
 
 func contentV3(types []string, model string) object {
 	content := object{}
-	of := object{"$ref": refV3 + model}
-	if model == plainText {
-		of = object{"type": "string"}
-	}
+	of := modelOf(refV3, model)
 	for _, t := range types {
 		content[t] = object{"schema": of}
 	}
 	return content
+}
+
+// modelOf refers to a model.
+func modelOf(ref, model string) object {
+	if model == plainText {
+		return object{"type": "string"}
+	}
+	return object{"$ref": ref + model}
 }
 
 func operationV2(o *operation) object {
@@ -184,7 +189,7 @@ func operationV2(o *operation) object {
 	for _, r := range o.responses {
 		x := object{"description": r.description}
 		if r.model != "" {
-			x["schema"] = object{"$ref": refV2 + r.model}
+			x["schema"] = modelOf(refV2, r.model)
 		}
 		responses[r.code] = x
 	}

@@ -21,6 +21,7 @@ type operation struct {
 	consumes     []string
 	produces     []string
 	responses    []response
+	noPretty     bool // nothing of the answer can be printed
 }
 
 type response struct{ code, description, model string }
@@ -72,6 +73,7 @@ func operations(r *kinds.Resource) []operation {
 	g.object()
 	for i := range r.Subresources {
 		if r.Subresources[i].Connects {
+			g.connections(&r.Subresources[i])
 			continue
 		}
 		g.subresource(&r.Subresources[i])
@@ -153,7 +155,9 @@ func (g *generator) add(o operation) {
 	if strings.Contains(o.path, "{name}") {
 		o.params = append([]param{paramName}, o.params...)
 	}
-	o.params = append(o.params, paramPretty)
+	if !o.noPretty {
+		o.params = append(o.params, paramPretty)
+	}
 	o.responses = append(o.responses, response{code: "401", description: "Unauthorized"})
 	g.ops = append(g.ops, o)
 }

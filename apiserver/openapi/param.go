@@ -17,6 +17,7 @@ func documented(fields map[string]string, name, kind string) param {
 var (
 	paramName      = param{"name", "path", "string", "name of the object"}
 	paramNamespace = param{"namespace", "path", "string", "object name and auth scope, such as for teams and projects"}
+	paramPath      = param{"path", "path", "string", "path to the resource"}
 	paramPretty    = param{"pretty", "query", "string", "If 'true', then the output is pretty printed."}
 
 	paramDryRun          = documented(metav1.UpdateOptions{}.SwaggerDoc(), "dryRun", "string")
