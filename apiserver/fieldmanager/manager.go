@@ -186,11 +186,14 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 	if err != nil {
 		return nil, err
 	}
+	live, obj, times := ageAncient(live, obj)
 	out, err := fields.Update(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: obj}, manager)
 	if err != nil {
 		return nil, fmt.Errorf("track fields: %w", err)
 	}
-	return out.(*unstructured.Unstructured).Object, nil
+	obj = out.(*unstructured.Unstructured).Object
+	restoreAncient(obj, times)
+	return obj, nil
 }
 
 // Apply merges a configuration into the live object (without a uid: there is none)

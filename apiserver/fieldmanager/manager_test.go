@@ -1,6 +1,8 @@
 package fieldmanager
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,5 +132,60 @@ func TestVersionsOfOneResource(t *testing.T) {
 	}
 	if managed := managedOf(t, out); !strings.Contains(managed, `{"apiVersion":"apps/v2","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:minReadySeconds":{}}},"manager":"one","operation":"Update"}`) {
 		t.Errorf("after an update in another version: %s", managed)
+	}
+}
+
+// TestAncientChanges: managers whose names come before that of the oldest changes, and who wrote in the same second, take
+// none of their fields away.
+func TestAncientChanges(t *testing.T) {
+	m := deployments(t)
+	for _, first := range []string{"aa", "zz"} {
+		live, err := m.Update(m.Nothing(), tree(t, nginx), ancientManager)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := live["metadata"].(map[string]any)
+		meta["uid"] = "x"
+		entries := meta["managedFields"].([]any)
+		labels := map[string]any{"app": "nginx"}
+		const second = "2026-01-01T00:00:00Z"
+		entries[0].(map[string]any)["time"] = second
+		for i := range mostUpdates - 1 {
+			name, label := fmt.Sprint("m", i), fmt.Sprint("l", i)
+			if i == 0 {
+				name = first
+			}
+			labels[label] = "v"
+			entries = append(entries, map[string]any{
+				"manager": name, "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "time": second,
+				"fieldsV1": map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:" + label: map[string]any{}}}},
+			})
+		}
+		meta["managedFields"], meta["labels"] = entries, labels
+		obj := copied(t, live)
+		obj["metadata"].(map[string]any)["labels"].(map[string]any)["new"] = "v"
+		out, err := m.Update(live, obj, "last")
+		if err != nil {
+			t.Fatal(err)
+		}
+		owned := map[string]bool{}
+		var times []any
+		for _, e := range out["metadata"].(map[string]any)["managedFields"].([]any) {
+			entry := e.(map[string]any)
+			times = append(times, entry["time"])
+			of, _ := entry["fieldsV1"].(map[string]any)["f:metadata"].(map[string]any)["f:labels"].(map[string]any)
+			for name := range of {
+				owned[name] = true
+			}
+			if entry["manager"] == ancientManager && entry["fieldsV1"].(map[string]any)["f:spec"] == nil {
+				t.Errorf("%s: the oldest changes are %v", first, entry)
+			}
+		}
+		if len(owned) != len(labels)+2 || len(times) != mostUpdates { // f:. and f:new
+			t.Errorf("%s: %d managers own %v", first, len(times), owned)
+		}
+		if slices.Contains(times, any(beforeAll)) {
+			t.Errorf("%s: times %v", first, times)
+		}
 	}
 }
