@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,18 +60,10 @@ type Namespaced struct {
 // Namespaced returns what servers have in namespaces, as far as that is known. It asks nobody. Each resource is
 // there once, in the version of the highest priority.
 func (a *Aggregator) Namespaced() *Namespaced {
-	now := a.view.Get()
-	routed := make([]*Remote, 0, len(now.all))
-	for _, r := range now.all {
-		if now.of[r.GroupVersion()] == r {
-			routed = append(routed, r)
-		}
-	}
-	slices.SortStableFunc(routed, func(x, y *Remote) int { return cmp.Compare(y.Spec.VersionPriority, x.Spec.VersionPriority) })
 	out := &Namespaced{Asked: true}
 	seen := map[apischema.GroupResource]bool{}
 	of := map[string]*Server{}
-	for _, r := range routed {
+	for _, r := range a.routed() {
 		found, ok, failed := r.server.known.version(r)
 		switch {
 		case failed:

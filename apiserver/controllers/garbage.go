@@ -27,6 +27,7 @@ type collector struct {
 	reports *reports
 	queue   queue
 	deletes deleter
+	outside *outside // nil: there are no aggregated API servers
 
 	mu    sync.Mutex
 	graph *graph
@@ -48,6 +49,13 @@ func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
 	c.queue = queue{work: c.work, failed: c.failed, workers: garbageWorkers, first: garbageFirst, most: garbageMost}
 	c.queue.open(ctx)
 	defer c.queue.close()
+	var err error
+	if c.outside, err = newOutside(ctx, c); err != nil {
+		cancel()
+		return err
+	}
+	c.outside.start()
+	defer c.outside.close()
 	defer cancel()
 	f := &follower{l: l, read: map[string]bool{}}
 	for {
@@ -100,6 +108,11 @@ func (c *collector) follow(f *follower) error {
 // visit takes in one change. It returns the object if it has new owners.
 func (c *collector) visit(ch change) (linked *node) {
 	before := c.graph.nodes[ch.uid]
+	if before != nil && ch.object != nil && before.key.Table != ch.object.Table {
+		// An aggregated API server has used the uid before. What it says must not hide this object.
+		c.graph.remove(before)
+		before = nil
+	}
 	if ch.gone {
 		c.graph.dependents(ch.uid, func(e *edge) { c.queue.add(e.dependent.uid) })
 	}
@@ -197,14 +210,35 @@ func (c *collector) look(uid string) (known, bool) {
 	return k, true
 }
 
-// work decides on one object and does it. Its decisions hold for the revision that
-// they were made on; a conflict makes it look again.
+// mayWait says whose answers the work on an object may wait for. With neither, it keeps nothing else waiting.
+type mayWait struct {
+	slow    bool // a webhook may take its time
+	outside bool // an aggregated API server may take its time
+}
+
+// needsOutside is the end of work that needs an answer of an aggregated API server.
+type needsOutside struct{ group string }
+
+func (e needsOutside) Error() string { return "it needs an answer of the server of " + e.group }
+
 func (c *collector) work(ctx context.Context, uid string, slow bool) error {
+	err := c.settle(ctx, uid, mayWait{slow: slow})
+	var needs needsOutside
+	if errors.As(err, &needs) {
+		c.outside.add(needs.group, uid)
+		return nil
+	}
+	return err
+}
+
+// settle decides on one object and does it. Its decisions hold for the revision that
+// they were made on; a conflict makes it look again.
+func (c *collector) settle(ctx context.Context, uid string, may mayWait) error {
 	k, ok := c.look(uid)
 	if !ok {
 		return nil
 	}
-	o, err := c.l.object(k.key)
+	o, err := c.object(ctx, k.key, may)
 	if err != nil {
 		return err
 	}
@@ -213,10 +247,10 @@ func (c *collector) work(ctx context.Context, uid string, slow bool) error {
 	}
 	switch {
 	case o.awaits():
-		err = c.finish(ctx, o, k)
+		err = c.finish(ctx, o, k, may)
 	case o.Deleting, len(o.Owners) == 0:
 	default:
-		err = c.judge(ctx, o, k, slow)
+		err = c.judge(ctx, o, k, may)
 	}
 	if err != nil && apierrors.IsNotFound(err) {
 		return nil
@@ -224,17 +258,45 @@ func (c *collector) work(ctx context.Context, uid string, slow bool) error {
 	return err
 }
 
+// object returns an object as it is now, or nil.
+func (c *collector) object(ctx context.Context, key objectKey, may mayWait) (*object, error) {
+	group, ok := key.isOutside()
+	switch {
+	case !ok:
+		return c.l.object(key)
+	case !may.outside:
+		return nil, needsOutside{group}
+	}
+	// Its owners may be younger than what this node has applied.
+	if err := c.l.objects.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	return c.outside.object(ctx, key)
+}
+
+// ownerState says what an object's reference leads to.
+func (c *collector) ownerState(ctx context.Context, dependent objectKey, owner ownerReference, may mayWait) (ownerState, error) {
+	state, err := c.l.ownerState(dependent, owner)
+	if err != nil || state != ownerUnknown || c.outside == nil {
+		return state, err
+	}
+	if res := c.outside.ofKind(owner); res != nil && !may.outside {
+		return 0, needsOutside{res.Group}
+	}
+	return c.outside.ownerState(ctx, dependent, owner)
+}
+
 // finish does what an object waits for that is being deleted. The graph must know
 // that it waits: then it also knows the dependents that were there before.
-func (c *collector) finish(ctx context.Context, o *object, k known) error {
+func (c *collector) finish(ctx context.Context, o *object, k known, may mayWait) error {
 	switch {
 	case o.Orphan && k.deleting && k.orphan:
-		return c.orphan(ctx, o)
+		return c.orphan(ctx, o, may)
 	case o.Foreground && k.waits() && k.blocking == 0:
-		return c.l.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerDeleteDependents)
+		return c.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerDeleteDependents)
 	case o.Foreground && k.waits() && k.circle:
 		// In a circle everybody waits for the others. Its owners do so no more.
-		return c.l.unblockOwners(ctx, o.objectKey, o.UID)
+		return c.unblockOwners(ctx, o.objectKey, o.UID)
 	}
 	return nil
 }
@@ -245,11 +307,11 @@ var errUnknownOwner = errors.New("the kind of an owner is unknown")
 
 // judge deletes an object that no owner keeps alive, or removes the references to
 // those that do not.
-func (c *collector) judge(ctx context.Context, o *object, k known, slow bool) error {
+func (c *collector) judge(ctx context.Context, o *object, k known, may mayWait) error {
 	var lost []string // uids of owners that are absent or waiting
 	solid, waiting := 0, 0
 	for _, owner := range o.Owners {
-		state, err := c.l.ownerState(o.objectKey, owner)
+		state, err := c.ownerState(ctx, o.objectKey, owner, may)
 		if err != nil {
 			return err
 		}
@@ -273,11 +335,11 @@ func (c *collector) judge(ctx context.Context, o *object, k known, slow bool) er
 	switch {
 	case solid > 0 && len(lost) > 0:
 		// Also of those that wait: they would wait for an object that stays.
-		return c.l.dropOwners(ctx, o.objectKey, o.UID, lost)
+		return c.dropOwners(ctx, o.objectKey, o.UID, lost)
 	case solid > 0:
 		return nil
 	case waiting > 0 && k.dependents > 0:
-		return c.deleteObject(ctx, o, metav1.DeletePropagationForeground, slow)
+		return c.deleteObject(ctx, o, metav1.DeletePropagationForeground, may.slow)
 	}
 	policy := metav1.DeletePropagationBackground
 	switch {
@@ -286,11 +348,11 @@ func (c *collector) judge(ctx context.Context, o *object, k known, slow bool) er
 	case o.Foreground:
 		policy = metav1.DeletePropagationForeground
 	}
-	return c.deleteObject(ctx, o, policy, slow)
+	return c.deleteObject(ctx, o, policy, may.slow)
 }
 
 // orphan makes the dependents of an object forget it, side by side, and lets it go.
-func (c *collector) orphan(ctx context.Context, o *object) error {
+func (c *collector) orphan(ctx context.Context, o *object, may mayWait) error {
 	type target struct {
 		key objectKey
 		uid string
@@ -299,6 +361,11 @@ func (c *collector) orphan(ctx context.Context, o *object) error {
 	c.mu.Lock()
 	c.graph.dependents(o.UID, func(e *edge) { targets = append(targets, target{e.dependent.key, e.dependent.uid}) })
 	c.mu.Unlock()
+	for _, t := range targets {
+		if group, ok := t.key.isOutside(); ok && !may.outside {
+			return needsOutside{group}
+		}
+	}
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
@@ -316,7 +383,7 @@ func (c *collector) orphan(ctx context.Context, o *object) error {
 				t := targets[next]
 				next++
 				mu.Unlock()
-				if err := c.l.dropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !apierrors.IsNotFound(err) {
+				if err := c.dropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !apierrors.IsNotFound(err) {
 					mu.Lock()
 					failed = append(failed, err)
 					mu.Unlock()
@@ -328,5 +395,5 @@ func (c *collector) orphan(ctx context.Context, o *object) error {
 	if len(failed) > 0 {
 		return errors.Join(failed...)
 	}
-	return c.l.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerOrphanDependents)
+	return c.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerOrphanDependents)
 }

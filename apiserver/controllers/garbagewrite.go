@@ -75,6 +75,9 @@ func servedKind(served *kinds.Registry, gvk schema.GroupVersionKind) *kinds.Reso
 
 // deleteObject deletes an object that has the uid and resourceVersion of o.
 func (c *collector) deleteObject(ctx context.Context, o *object, policy metav1.DeletionPropagation, slow bool) error {
+	if _, ok := o.isOutside(); ok {
+		return c.outside.delete(ctx, o, policy)
+	}
 	op, err := c.l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
 	if err != nil {
 		return err
@@ -87,8 +90,13 @@ func (c *collector) deleteObject(ctx context.Context, o *object, policy metav1.D
 }
 
 // dropOwners removes the references to owners with these uids.
-func (l *Loops) dropOwners(ctx context.Context, key objectKey, uid string, owners []string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
+func (c *collector) dropOwners(ctx context.Context, key objectKey, uid string, owners []string) error {
+	if _, ok := key.isOutside(); ok {
+		return c.outside.amend(ctx, key, uid, func(meta *metav1.ObjectMeta) {
+			meta.OwnerReferences = slices.DeleteFunc(meta.OwnerReferences, func(r metav1.OwnerReference) bool { return slices.Contains(owners, string(r.UID)) })
+		})
+	}
+	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
 			m, _ := r.(tree.Object)
@@ -101,8 +109,15 @@ func (l *Loops) dropOwners(ctx context.Context, key objectKey, uid string, owner
 }
 
 // unblockOwners makes all references of an object non-blocking.
-func (l *Loops) unblockOwners(ctx context.Context, key objectKey, uid string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
+func (c *collector) unblockOwners(ctx context.Context, key objectKey, uid string) error {
+	if _, ok := key.isOutside(); ok {
+		return c.outside.amend(ctx, key, uid, func(meta *metav1.ObjectMeta) {
+			for i := range meta.OwnerReferences {
+				meta.OwnerReferences[i].BlockOwnerDeletion = nil
+			}
+		})
+	}
+	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		free := make([]any, len(refs))
 		for i, r := range refs {
@@ -118,10 +133,16 @@ func (l *Loops) unblockOwners(ctx context.Context, key objectKey, uid string) er
 }
 
 // dropFinalizer removes a finalizer; the last one takes a deleting object along.
-func (l *Loops) dropFinalizer(ctx context.Context, key objectKey, uid, finalizer string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
+func (c *collector) dropFinalizer(ctx context.Context, key objectKey, uid, finalizer string) error {
+	without := func(list []string) []string {
+		return slices.DeleteFunc(list, func(f string) bool { return f == finalizer })
+	}
+	if _, ok := key.isOutside(); ok {
+		return c.outside.amend(ctx, key, uid, func(meta *metav1.ObjectMeta) { meta.Finalizers = without(meta.Finalizers) })
+	}
+	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
 		list, _ := tree.Strings(meta["finalizers"])
-		tree.SetFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
+		tree.SetFinalizers(meta, without(list))
 	})
 }
 

@@ -139,10 +139,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Users in whose name the node's own loops delete: whom admission and aggregated API servers
+// Users in whose name the node's own loops delete, or read at aggregated API servers: whom admission and aggregated API servers
 // are told, and the audit log. Upstream's controllers are clients with these accounts.
 var (
 	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
+	asQuotaController     = ownUser("system:serviceaccount:kube-system:resourcequota-controller", auth.ServiceAccountGroups("kube-system")...)
 	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
 )
 

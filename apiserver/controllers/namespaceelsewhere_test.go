@@ -188,14 +188,30 @@ func (w *widgets) set(change func()) {
 // newElsewhereEnv runs the namespace controller with some aggregated API servers.
 func newElsewhereEnv(t *testing.T, servers ...*widgets) *env {
 	t.Helper()
-	e := newEnv(t, Config{Controllers: []Name{NamespaceController, SystemNamespacesController}})
+	var all []aggregatedServer
+	for _, w := range servers {
+		all = append(all, aggregatedServer{w.group, w.at, w.cert})
+	}
+	return newAggregatedEnv(t, []Name{NamespaceController, SystemNamespacesController}, all...)
+}
+
+// aggregatedServer is where the v1 of a group below example.com is served.
+type aggregatedServer struct {
+	group, at string
+	cert      *tls.Certificate
+}
+
+// newAggregatedEnv has APIServices of some servers.
+func newAggregatedEnv(t *testing.T, controllers []Name, servers ...aggregatedServer) *env {
+	t.Helper()
+	e := newEnv(t, Config{Controllers: controllers})
 	a := aggregator.New(aggregator.Config{
 		Store: e.store, Builtin: e.loops.objects.Kinds(), Log: slog.New(slog.DiscardHandler), Dial: (&net.Dialer{}).DialContext,
 		Certificate: func() *tls.Certificate { return servers[0].cert },
 		Resolve: func(_ context.Context, _, name string, _ int32) (string, error) {
-			for _, w := range servers {
-				if w.group == name+".example.com" {
-					return w.at, nil
+			for _, s := range servers {
+				if s.group == name+".example.com" {
+					return s.at, nil
 				}
 			}
 			return "", errors.New("no such service")

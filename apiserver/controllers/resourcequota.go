@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/quota"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,7 +33,14 @@ func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
 	}
 	wake, stop := l.cfg.Published()
 	defer stop()
-	q := &quotaSync{l: l, res: res, shown: map[string]shownQuota{}, overdue: true}
+	counts, err := l.newOutsideCounts(r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer counts.start(ctx)()
+	defer cancel()
+	q := &quotaSync{l: l, res: res, outside: counts, shown: map[string]shownQuota{}, overdue: true}
 	timer := time.NewTicker(overduePeriod)
 	defer timer.Stop()
 	for {
@@ -50,6 +59,7 @@ func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-wake:
+		case <-counts.woken():
 		case <-retry:
 		case <-timer.C:
 			q.overdue = true
@@ -61,6 +71,8 @@ func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
 type quotaSync struct {
 	l   *Loops
 	res *kinds.Resource
+	// outside counts what aggregated API servers have; nil: there are none.
+	outside *outsideCounts
 	// shown are quotas whose status is right, by key.
 	shown map[string]shownQuota
 	// overdue asks for a look at what is being deleted.
@@ -71,6 +83,7 @@ type quotaSync struct {
 type shownQuota struct {
 	version *mvcc.Version
 	used    []mvcc.BoundUse
+	bounds  []schema.GroupResource // what bounded says of it
 }
 
 // sync brings all quotas up to date. again says that something failed.
@@ -81,6 +94,7 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 	}
 	seen := make(map[string]shownQuota, len(versions))
 	recharged, overdue := map[string]bool{}, false
+	wanted := map[schema.GroupResource]bool{}
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(q.res, v.Key)
 		if q.overdue && !recharged[namespace] {
@@ -94,8 +108,17 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 				r.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
 			}
 		}
-		used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), v.Key)
 		was, ok := q.shown[v.Key]
+		bounds := was.bounds
+		if !ok || was.version != v {
+			if bounds, err = q.bounds(v); err != nil {
+				return false, err
+			}
+		}
+		for _, gr := range bounds {
+			wanted[gr] = true
+		}
+		used := q.used(v.Key, namespace, bounds)
 		if !ok || was.version != v || !slices.Equal(was.used, used) {
 			if err := q.show(ctx, namespace, name); err != nil {
 				if ctx.Err() != nil {
@@ -106,10 +129,29 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 				continue
 			}
 		}
-		seen[v.Key] = shownQuota{v, used}
+		seen[v.Key] = shownQuota{v, used, bounds}
 	}
+	q.outside.want(wanted)
 	q.shown, q.overdue = seen, overdue
 	return again, nil
+}
+
+// bounds are what bounded says of a version of a quota.
+func (q *quotaSync) bounds(v *mvcc.Version) ([]schema.GroupResource, error) {
+	if q.outside == nil {
+		return nil, nil
+	}
+	obj, err := codec.DecodeStored(q.res, v)
+	if err != nil {
+		return nil, fmt.Errorf("read resource quota %s: %w", v.Key, err)
+	}
+	return bounded(tree.As(obj["spec"])), nil
+}
+
+// used is what is used of the bounds of a quota.
+func (q *quotaSync) used(key, namespace string, bounds []schema.GroupResource) []mvcc.BoundUse {
+	used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), key)
+	return q.outside.add(namespace, bounds, used)
 }
 
 // show writes the status of a quota if it says something else than the state machine.
@@ -124,8 +166,7 @@ func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 		if err != nil {
 			return objects.Change{}, err
 		}
-		used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), cur.Key)
-		status := quota.Status(obj, used)
+		status := quota.Status(obj, q.used(cur.Key, namespace, bounded(tree.As(obj["spec"]))))
 		if status == nil {
 			return objects.Change{None: true}, nil
 		}
