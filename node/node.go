@@ -261,7 +261,7 @@ func (n *Node) serve(ctx context.Context) error {
 	for _, follow := range n.followers {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
 	}
-	run("aggregated API servers", func(ctx context.Context) error { n.aggregator.Run(ctx); return nil })
+	run("aggregated API servers", func(ctx context.Context) error { return n.aggregator.Run(ctx, n.api.Objects().WatchTable) })
 	run("roles", n.ensureRoles)
 	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
 	if n.fairness != nil {

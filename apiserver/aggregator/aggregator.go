@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/admission/state"
@@ -33,6 +34,8 @@ type Config struct {
 	Certificate func() *tls.Certificate
 	// ForwardRedirects hands redirects of servers on to clients.
 	ForwardRedirects bool
+	// Look is how often Run looks for what is due. Default: a second.
+	Look time.Duration
 	// Log for what no client can be told. Default: slog.Default.
 	Log *slog.Logger
 }
@@ -57,6 +60,9 @@ type Aggregator struct {
 func New(cfg Config) *Aggregator {
 	if cfg.Dial == nil {
 		cfg.Dial = Dial
+	}
+	if cfg.Look == 0 {
+		cfg.Look = time.Second
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

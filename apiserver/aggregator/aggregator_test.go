@@ -19,7 +19,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	v2 "k8s.io/api/apidiscovery/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -94,6 +97,12 @@ type env struct {
 // requests for widgets.example.com/v1 on to it.
 func newEnv(t *testing.T, handler http.HandlerFunc) *env {
 	t.Helper()
+	return newLookingEnv(t, 0, handler)
+}
+
+// newLookingEnv is newEnv with another Config.Look.
+func newLookingEnv(t *testing.T, look time.Duration, handler http.HandlerFunc) *env {
+	t.Helper()
 	e := &env{t: t, store: memstore.New(), ca: newAuthority(t)}
 	t.Cleanup(func() {
 		if err := e.store.Close(); err != nil {
@@ -128,6 +137,7 @@ func newEnv(t *testing.T, handler http.HandlerFunc) *env {
 		},
 		Dial:        (&net.Dialer{}).DialContext,
 		Certificate: func() *tls.Certificate { return mine },
+		Look:        look,
 	})
 	e.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := e.of.Of("widgets.example.com", "v1")
@@ -141,6 +151,20 @@ func newEnv(t *testing.T, handler http.HandlerFunc) *env {
 	}))
 	t.Cleanup(e.front.Close)
 	return e
+}
+
+// run asks what the servers serve.
+func (e *env) run(ctx context.Context) {
+	err := e.of.Run(ctx, func(table string) (<-chan struct{}, func(), error) {
+		w, err := e.store.Watch(table, e.store.State().Applied(), mvcc.Interest{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return w.Wake(), w.Close, nil
+	})
+	if err != nil {
+		e.t.Error(err)
+	}
 }
 
 // put stores an APIService.
@@ -405,7 +429,7 @@ func TestDiscovery(t *testing.T) {
 	e.put("widgets.example.com", false, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); e.of.Run(ctx) }()
+	go func() { defer close(done); e.run(ctx) }()
 	defer func() { cancel(); <-done }()
 	await := func(what string, ok func(aggregator.Version) bool) {
 		t.Helper()
@@ -441,6 +465,45 @@ func TestDiscovery(t *testing.T) {
 		await("good after "+now, func(v aggregator.Version) bool {
 			return good(v) && v.Discovery.Freshness == v2.DiscoveryFreshnessCurrent
 		})
+	}
+}
+
+// TestDiscoveryFollowsAvailability: when an APIService becomes available, its server is asked at once, and not when Run looks
+// around the next time.
+func TestDiscoveryFollowsAvailability(t *testing.T) {
+	t.Parallel()
+	var up atomic.Bool
+	refused := make(chan struct{}, 100)
+	e := newLookingEnv(t, time.Hour, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !up.Load():
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+		case r.URL.Path == "/apis":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+				{"metadata":{"name":"widgets.example.com"},"versions":[{"version":"v1","resources":[{"resource":"widgets","scope":"Namespaced","verbs":["get"]}]}]}]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.run(ctx) }()
+	defer func() { cancel(); <-done }()
+	e.put("widgets.example.com", false, nil)
+	<-refused
+	up.Store(true)
+	e.put("widgets.example.com", true, nil)
+	deadline := time.Now().Add(10 * time.Second)
+	for len(e.of.Discovered().Versions[0].Discovery.Resources) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", e.of.Discovered().Versions[0])
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -530,7 +593,7 @@ func TestOpenAPIV2(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); e.of.Run(ctx) }()
+	go func() { defer close(done); e.run(ctx) }()
 	defer func() { cancel(); <-done }()
 
 	say(says{200, `"1"`, doc("first")})

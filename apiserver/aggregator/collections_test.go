@@ -92,7 +92,7 @@ func (e *env) awaitNamespaced(n int) *aggregator.Namespaced {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(e.t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); e.of.Run(ctx) }()
+	go func() { defer close(done); e.run(ctx) }()
 	defer func() { cancel(); <-done }()
 	deadline := time.After(10 * time.Second)
 	for {

@@ -23,7 +23,6 @@ import (
 
 // Bounds of what servers are asked beside all requests.
 const (
-	look          = time.Second      // how often Run looks for what is due
 	refresh       = 60 * time.Second // after an answer
 	firstRetry    = time.Second      // after a failure; doubled each time, up to refresh
 	fetchTimeout  = 5 * time.Second  // of one request
@@ -102,9 +101,16 @@ func (k *known) answered(a *answer, err error, now time.Time) (changed bool, fai
 	return true, ""
 }
 
-// Run asks the servers what they serve until ctx ends: a new one at once, one that has answered
-// every minute, one that has not again after a second and then later and later.
-func (a *Aggregator) Run(ctx context.Context) {
+// Run asks the servers what they serve until ctx ends: a new one at once, and one whose APIService has
+// changed, one that has answered every minute, one that has not again after a second and then later
+// and later. watch returns a channel that is sent to when a table may have changed, and a function that
+// ends it.
+func (a *Aggregator) Run(ctx context.Context, watch func(table string) (<-chan struct{}, func(), error)) error {
+	changed, stop, err := watch(Table)
+	if err != nil {
+		return fmt.Errorf("follow APIServices: %w", err)
+	}
+	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer func() {
@@ -113,7 +119,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 		}
 	}()
 	places := make(chan struct{}, maxFetches)
-	tick := time.NewTicker(look)
+	ended := make(chan struct{}, 1)
+	tick := time.NewTicker(a.cfg.Look)
 	defer tick.Stop()
 	for {
 		for s, about := range a.view.Get().questions {
@@ -121,7 +128,13 @@ func (a *Aggregator) Run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
-				defer s.known.release()
+				defer func() {
+					s.known.release()
+					select {
+					case ended <- struct{}{}: // there may be another question by now
+					default:
+					}
+				}()
 				select {
 				case places <- struct{}{}:
 				case <-ctx.Done():
@@ -143,7 +156,9 @@ func (a *Aggregator) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case <-changed:
+		case <-ended:
 		case <-tick.C:
 		}
 	}

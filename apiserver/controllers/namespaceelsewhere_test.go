@@ -220,7 +220,12 @@ func newAggregatedEnv(t *testing.T, controllers []Name, servers ...aggregatedSer
 	e.loops.cfg.Aggregator = a
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); a.Run(ctx) }()
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx, e.loops.objects.WatchTable); err != nil {
+			t.Error(err)
+		}
+	}()
 	t.Cleanup(func() { cancel(); <-done })
 	for _, w := range servers {
 		port := int32(443)
