@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -281,6 +282,7 @@ type taken struct {
 	early   *bufio.Reader // what came with the request; nil: read
 	started sync.Once
 	sent    atomic.Int64
+	ended   atomic.Bool // end was called
 }
 
 // Read implements net.Conn.
@@ -293,9 +295,19 @@ func (t *taken) Read(b []byte) (int, error) {
 	}
 	n, err := t.Conn.Read(b)
 	if err != nil {
+		err = t.ownEnd(err)
 		t.of.end()
 	}
 	return n, err
+}
+
+// ownEnd is an error of the connection. Where end has woken who waited, it says that the connection is closed:
+// the library logs every other error of a stream, also of one that has ended as it should.
+func (t *taken) ownEnd(err error) error {
+	if t.ended.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		return net.ErrClosed
+	}
+	return err
 }
 
 // Write implements net.Conn.
@@ -304,6 +316,7 @@ func (t *taken) Write(b []byte) (int, error) {
 	n, err := t.Conn.Write(b)
 	t.sent.Add(int64(n))
 	if err != nil {
+		err = t.ownEnd(err)
 		t.of.end()
 	}
 	return n, err
@@ -333,6 +346,7 @@ func (t *taken) Close() error {
 // end wakes those who read, and closes the connection when there was time for a last word. Below TLS, which
 // would wait for a client that does not read.
 func (t *taken) end() {
+	t.ended.Store(true)
 	_ = t.Conn.SetReadDeadline(time.Unix(1, 0)) // it is a network connection
 	_ = t.Conn.SetWriteDeadline(time.Now().Add(goodbye))
 	time.AfterFunc(goodbye, func() { _ = inner(t.Conn).Close() })
