@@ -34,14 +34,10 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 	if err := tree.MatchNamespace(meta, o.Resource.Namespaced, o.Info.ObjectNamespace); err != nil {
 		return Written{}, err
 	}
-	if o.Options.IsDryRun() {
-		// It is storage that refuses it upstream, where no dry run comes by: clients try
-		// copies of objects that they have read.
-		delete(meta, "resourceVersion")
-	}
-	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
-		return Written{}, err
-	}
+	// It is storage that refuses a version upstream, behind admission and validation, and where no dry
+	// run comes by: clients try copies of objects that they have read.
+	o.sentVersion = tree.HasVersion(meta) && !o.Options.IsDryRun()
+	tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now())
 	if obj, err = o.newObject(obj); err != nil {
 		return Written{}, err
 	}
@@ -310,6 +306,9 @@ func (o *Op) createNamed(obj, meta tree.Object) (w Written, err error) {
 	err = o.complete(obj, nil, meta, nil)
 	if err == nil {
 		err = o.admitFinal(obj, nil)
+	}
+	if err == nil && o.sentVersion {
+		err = apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	if err != nil {
 		return Written{}, o.refused(err)

@@ -75,6 +75,8 @@ type Op struct {
 	redecided int
 	// nameGenerated: the server has made the name of what is created.
 	nameGenerated bool
+	// sentVersion: what is created names a version of itself, and is refused when it is admitted.
+	sentVersion bool
 	// Event is the request's in the audit log; nil: nothing is recorded.
 	Event *audit.Event
 	// attributes are what plugins are asked about: a part of the operation, because a decision

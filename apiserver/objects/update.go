@@ -202,9 +202,7 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 		return Change{}, err
 	}
 	delete(meta, "resourceVersion") // "0" is no version
-	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
-		return Change{}, err
-	}
+	tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now())
 	obj, err := o.newObject(obj)
 	if err != nil {
 		return Change{}, err

@@ -49,11 +49,7 @@ func MatchName(meta Object, name string) error {
 // PrepareCreate sets what the server alone decides; the generation if the kind begins with one;
 // others keep what they were sent with, as upstream's do.
 // The name may still be empty if generateName is set.
-func PrepareCreate(meta Object, generation bool, now time.Time) error {
-	// Upstream's storage asks whether it is a version; what is none is as good as nothing.
-	if n, err := strconv.ParseUint(Text(meta, "resourceVersion"), 10, 64); err == nil && n != 0 {
-		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
+func PrepareCreate(meta Object, generation bool, now time.Time) {
 	for _, name := range [...]string{"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"} {
 		delete(meta, name)
 	}
@@ -64,7 +60,13 @@ func PrepareCreate(meta Object, generation bool, now time.Time) error {
 	} else if n, _ := Int(meta["generation"]); n == 0 {
 		delete(meta, "generation")
 	}
-	return nil
+}
+
+// HasVersion reports whether an object names a version of itself. What is no number is as good as
+// nothing, as for upstream's storage.
+func HasVersion(meta Object) bool {
+	n, err := strconv.ParseUint(Text(meta, "resourceVersion"), 10, 64)
+	return err == nil && n != 0
 }
 
 // PrepareUpdate carries over what an update cannot change and a client may leave

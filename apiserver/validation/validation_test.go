@@ -107,9 +107,7 @@ func samples(t testing.TB) map[string]sample {
 			if res.Namespaced {
 				meta["namespace"] = "default"
 			}
-			if err := tree.PrepareCreate(meta, res.HasGeneration, time.Unix(1_800_000_000, 0)); err != nil {
-				t.Fatal(err)
-			}
+			tree.PrepareCreate(meta, res.HasGeneration, time.Unix(1_800_000_000, 0))
 			out[res.CodeName()] = sample{res, obj}
 		}
 	}
