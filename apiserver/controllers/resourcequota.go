@@ -112,7 +112,9 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 		bounds := was.bounds
 		if !ok || was.version != v {
 			if bounds, err = q.bounds(v); err != nil {
-				return false, err
+				again = true
+				r.failed("cannot read a resource quota, retrying", "namespace", namespace, "name", name, "err", err)
+				continue
 			}
 		}
 		for _, gr := range bounds {
