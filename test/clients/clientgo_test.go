@@ -340,8 +340,8 @@ func everyKind(t *testing.T, s *surroundings) {
 			n++
 			gvr := gv.WithResource(r.Name)
 			list, err := client.Resource(gvr).List(t.Context(), metav1.ListOptions{Limit: 10})
-			if err != nil || list.GetKind() != r.Kind+"List" {
-				t.Errorf("list %s: %v, kind %s", gvr, err, list.GetKind())
+			if err != nil || list.GetKind() != r.Kind+"List" || list.GetAPIVersion() != l.GroupVersion || list.GetResourceVersion() == "" {
+				t.Errorf("list %s: %v, kind %s of %s at %q", gvr, err, list.GetKind(), list.GetAPIVersion(), list.GetResourceVersion())
 				continue
 			}
 			if _, err := metadataClient.Resource(gvr).List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -353,6 +353,7 @@ func everyKind(t *testing.T, s *surroundings) {
 				continue
 			}
 			w.Stop()
+			streamedList(t, client.Resource(gvr), r.Kind)
 			if _, err := client.Resource(gvr).Namespace(map[bool]string{true: s.ns}[r.Namespaced]).Get(t.Context(), "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("get what is not there of %s: %v", gvr, err)
 			}
@@ -360,5 +361,33 @@ func everyKind(t *testing.T, s *surroundings) {
 	}
 	if n < 50 {
 		t.Errorf("only %d resources", n)
+	}
+}
+
+// streamedList reads a list as a watch, to the bookmark of the kind that ends it.
+func streamedList(t *testing.T, c dynamic.ResourceInterface, kind string) {
+	t.Helper()
+	yes := true
+	w, err := c.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true})
+	if err != nil {
+		t.Errorf("a streaming list of %s: %v", kind, err)
+		return
+	}
+	defer w.Stop()
+	for {
+		select {
+		case e := <-w.ResultChan():
+			o, ok := e.Object.(*unstructured.Unstructured)
+			if !ok || o.GetKind() != kind || e.Type != apiwatch.Added && e.Type != apiwatch.Bookmark {
+				t.Errorf("a streaming list of %s: %+v", kind, e)
+				return
+			}
+			if e.Type == apiwatch.Bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+				return
+			}
+		case <-time.After(within):
+			t.Errorf("a streaming list of %s has no end", kind)
+			return
+		}
 	}
 }

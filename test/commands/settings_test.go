@@ -131,6 +131,9 @@ func TestShutdownDelay(t *testing.T) {
 	if code, answer := n.Send(t, http.MethodGet, "/readyz?exclude=shutdown", ""); code != http.StatusOK {
 		t.Errorf("readyz without shutdown: %d %s", code, answer)
 	}
+	if code, answer := n.Send(t, http.MethodGet, "/livez", ""); code != http.StatusOK {
+		t.Errorf("livez during the delay: %d %s", code, answer)
+	}
 	if code, answer := n.Send(t, http.MethodPost, cluster.ConfigMaps, `{"metadata":{"name":"late"}}`); code != http.StatusCreated {
 		t.Errorf("a write during the delay: %d %s", code, answer)
 	}

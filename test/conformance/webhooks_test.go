@@ -26,37 +26,66 @@ const delay = 5 * time.Second
 func startWebhooks(t *testing.T) (url, caBundle string) {
 	mux := http.NewServeMux()
 	for path, answer := range webhookAnswers {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			var review admission.AdmissionReview
-			if !receive(w, r, &review) {
-				return
-			}
-			var obj unstructured.Unstructured
-			raw := review.Request.Object.Raw
-			if review.Request.Operation == admission.Delete {
-				raw = review.Request.OldObject.Raw
-			}
-			if err := json.Unmarshal(raw, &obj.Object); err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-				return
-			}
-			patch, refusal := answer(r, &obj)
-			review.Response = &admission.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == ""}
+		mux.HandleFunc("POST "+path, review(func(r *http.Request, _ *admission.AdmissionRequest, obj *unstructured.Unstructured) *admission.AdmissionResponse {
+			patch, refusal := answer(r, obj)
+			response := patched(patch)
 			if refusal != "" {
-				review.Response.Result = &metav1.Status{Message: refusal}
+				response.Allowed, response.Result = false, &metav1.Status{Message: refusal}
 			}
-			if patch != "" {
-				jsonPatch := admission.PatchTypeJSONPatch
-				review.Response.PatchType, review.Response.Patch = &jsonPatch, []byte(patch)
-			}
-			review.Request = nil
-			_ = json.NewEncoder(w).Encode(review)
-		})
+			return response
+		}))
 	}
+	mux.HandleFunc("POST /note-dry-run", review(noteDryRun))
+	mux.HandleFunc("POST /warn-dry-run", review(warnDryRun))
 	mux.HandleFunc("POST /crdconvert", convertHosts)
 	s := httptest.NewTLSServer(mux)
 	t.Cleanup(s.Close)
 	return s.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
+// review answers reviews. What is deleted is the object of a delete's.
+func review(answer func(*http.Request, *admission.AdmissionRequest, *unstructured.Unstructured) *admission.AdmissionResponse) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var review admission.AdmissionReview
+		if !receive(w, r, &review) {
+			return
+		}
+		var obj unstructured.Unstructured
+		raw := review.Request.Object.Raw
+		if review.Request.Operation == admission.Delete {
+			raw = review.Request.OldObject.Raw
+		}
+		if err := json.Unmarshal(raw, &obj.Object); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		review.Response = answer(r, review.Request, &obj)
+		review.Response.UID = review.Request.UID
+		review.Request = nil
+		_ = json.NewEncoder(w).Encode(review)
+	}
+}
+
+// patched allows a request, with a JSON patch if there is one.
+func patched(patch string) *admission.AdmissionResponse {
+	response := &admission.AdmissionResponse{Allowed: true}
+	if patch != "" {
+		jsonPatch := admission.PatchTypeJSONPatch
+		response.PatchType, response.Patch = &jsonPatch, []byte(patch)
+	}
+	return response
+}
+
+// noteDryRun notes in an annotation whether a request is a dry run.
+func noteDryRun(_ *http.Request, q *admission.AdmissionRequest, _ *unstructured.Unstructured) *admission.AdmissionResponse {
+	return patched(fmt.Sprintf(`[{"op":"add","path":"/metadata/annotations","value":{"noted":"%t"}}]`, q.DryRun != nil && *q.DryRun))
+}
+
+// warnDryRun warns of what it is asked, and of the note that it sees.
+func warnDryRun(_ *http.Request, q *admission.AdmissionRequest, obj *unstructured.Unstructured) *admission.AdmissionResponse {
+	response := patched("")
+	response.Warnings = []string{fmt.Sprintf("%s, dry run %t, noted %s", q.Operation, q.DryRun != nil && *q.DryRun, obj.GetAnnotations()["noted"])}
+	return response
 }
 
 // receive reads a review.

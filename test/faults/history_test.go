@@ -84,6 +84,7 @@ type past struct {
 	base      map[string]string // the objects at the floor: resourceVersions by name
 	events    []cluster.Event   // all after the floor
 	bodies    map[string]string // answers of exact lists, by resourceVersion
+	next      string            // the path of the second page of a list from before
 }
 
 // newPast starts a cluster and writes more than its history may have bytes, so
@@ -135,6 +136,13 @@ func newPast(t *testing.T) *past {
 	grow(nil) // what is written from now on is small
 	h.floor = strconv.FormatFloat(floors[0], 'f', 0, 64)
 	h.base = itemsOf(t, h.exact(t, first, h.floor))
+	var page corev1.ConfigMapList
+	pages := "/api/v1/namespaces/" + h.namespace + "/configmaps?limit=1"
+	if err := json.Unmarshal(first.MustGet(t, pages), &page); err != nil {
+		t.Fatal(err)
+	}
+	h.next = pages + "&continue=" + page.Continue
+	h.bodies[h.next] = string(first.MustGet(t, h.next))
 	return h
 }
 
@@ -236,6 +244,9 @@ func (h *past) same(t *testing.T, when string, nodes ...*cluster.Node) {
 			h.sameList(t, who, n, rv, h.at(i))
 		}
 		h.sameList(t, who, n, h.floor, h.base)
+		if body := string(n.MustGet(t, h.next)); body != h.bodies[h.next] {
+			t.Errorf("%s: a page behind a token from before:\n%s\n%s", who, body, h.bodies[h.next])
+		}
 		h.gone(t, who, n, strconv.FormatUint(cluster.Revision(t, h.floor)-1, 10))
 	}
 }

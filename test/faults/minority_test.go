@@ -68,6 +68,8 @@ func TestMinority(t *testing.T) {
 	var calls sync.WaitGroup
 	for _, call := range []struct{ what, method, path, body string }{
 		{"a create", http.MethodPost, path, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"refused"}}`},
+		{"a dry run of a create", http.MethodPost, path + "?dryRun=All", `{"metadata":{"name":"refused"}}`},
+		{"a patch", http.MethodPatch, path + "/before", `{"data":{"k":"v"}}`},
 		{"a delete", http.MethodDelete, path + "/before", ""},
 		{"a Most Recent get", http.MethodGet, path + "/before", ""},
 		{"a Most Recent list", http.MethodGet, path, ""},
@@ -117,6 +119,9 @@ func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string)
 	if err != nil {
 		t.Error(err)
 		return
+	}
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
 	}
 	began, clock := time.Now(), cluster.StartStopwatch()
 	resp, err := n.HTTP(t).Do(req)

@@ -54,6 +54,9 @@ func TestReadsWithoutQuorum(t *testing.T) {
 	for _, n := range r.Cluster.Nodes() {
 		getList(t, n, "/api/v1/namespaces/cutoff/configmaps") // it has all of that
 	}
+	for _, n := range r.Cluster.Nodes() {
+		health(t, n, http.StatusOK)
+	}
 	future := int64(applied) + 1_000_000
 	words := strings.NewReplacer("{old}", fmt.Sprint(old), "{applied}", fmt.Sprint(applied), "{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(future),
 		"{valid}", page.Metadata.Continue, "{expired}", encodeToken(int64(r.Below), "cutoff/b\x00"), "{latest}", encodeToken(-1, "cutoff/b\x00"),
@@ -75,6 +78,7 @@ func TestReadsWithoutQuorum(t *testing.T) {
 			cluster.Freeze(t, x.stopped...)
 			var wg sync.WaitGroup
 			for _, n := range x.asked {
+				wg.Go(func() { health(t, n, http.StatusInternalServerError) })
 				for _, row := range rows {
 					wg.Go(func() { row.ask(t, n, words) })
 				}
@@ -90,6 +94,15 @@ func TestReadsWithoutQuorum(t *testing.T) {
 				return ""
 			})
 		})
+	}
+}
+
+// health holds that a node lives, and is as ready as its quorum makes it, whether it votes or not.
+func health(t *testing.T, n *cluster.Node, ready int) {
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/livez?verbose": http.StatusOK, "/readyz": ready, "/readyz?verbose": ready, "/healthz": ready} {
+		if body, resp, err := n.Get(t, path); err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %s: %v, want %d\n%s", n.Name, path, err, want, body)
+		}
 	}
 }
 

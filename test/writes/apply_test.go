@@ -33,29 +33,8 @@ spec:
 // TestServerSideApply is kubectl's way with server-side apply, each step at another
 // node: from client-side apply and back, conflicts, and what to do about them.
 func TestServerSideApply(t *testing.T) {
-	nodes := cluster.Shared(t).Nodes()
-	nodes[0].Kubectl(t, "create", "namespace", "apply")
-	defer nodes[0].Kubectl(t, "delete", "namespace", "apply")
-	step := 0
-	kubectl := func(stdin string, args ...string) cluster.Output {
-		t.Helper()
-		step++
-		return nodes[step%len(nodes)].TryKubectl(t, nil, stdin, append([]string{"-n", "apply"}, args...)...)
-	}
-	must := func(stdin, want string, args ...string) {
-		t.Helper()
-		if out := kubectl(stdin, args...); out.Code != 0 || !strings.Contains(out.Stdout, want) {
-			t.Fatalf("kubectl %s: exit code %d\n%s%s\nwant %s", strings.Join(args, " "), out.Code, out.Stdout, out.Stderr, want)
-		}
-	}
-	refused := func(stdin string, args ...string) string {
-		t.Helper()
-		out := kubectl(stdin, args...)
-		if out.Code == 0 {
-			t.Fatalf("kubectl %s was not refused:\n%s", strings.Join(args, " "), out.Stdout)
-		}
-		return out.Stderr
-	}
+	s := newSession(t, "apply")
+	nodes, must, refused := s.nodes, s.must, s.refused
 	must(webYAML, "created", "apply", "-f", "-")
 	// kubectl's own manager takes over what client-side apply had.
 	must(strings.Replace(webYAML, "1.14.2", "1.15", 1), "serverside-applied", "apply", "--server-side", "-f", "-")
