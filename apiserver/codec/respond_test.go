@@ -373,8 +373,8 @@ func TestTables(t *testing.T) {
 		}
 		row := `{"cells":["w",3],"object":` + object + `}`
 		want := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"8"},"columnDefinitions":` + columns + `,"rows":[` + row + `]}` + "\n"
-		if w.Body.String() != want {
-			t.Errorf("%s: got %s want %s", policy, w.Body, want)
+		if got := w.Header().Get("Content-Type"); w.Body.String() != want || got != JSON {
+			t.Errorf("%s: %s: got %s want %s", policy, got, w.Body, want)
 		}
 		w = httptest.NewRecorder()
 		tree, err := DecodeStored(widgets, v)

@@ -34,6 +34,8 @@ func TestEnablement(t *testing.T) {
 		{"api/beta=maybe", "", "", `invalid value of api/beta: "maybe"`},
 		{"extensions/v1beta1=true", "", "", "unknown api groups extensions/v1beta1"},
 		{"apps/v1beta1=true", "", "", "group version apps/v1beta1 that has not been registered"},
+		{"batch/v2alpha1", "", "", "group version batch/v2alpha1 that has not been registered"},
+		{"admissionregistration.k8s.io/v1beta1=false,apiextensions.k8s.io/v1beta1", "", "", "that has not been registered"},
 		{"apps/v1/Deployments=true", "", "", "there is no such resource in apps/v1"},
 		{"a/b/c/d=true", "", "", "invalid key a/b/c/d"},
 	} {

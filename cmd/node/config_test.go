@@ -177,6 +177,9 @@ func TestDefaultFileLoads(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
+	if got := defaultFlags.Lookup("history-retention").Value.String(); got != "5m0s" {
+		t.Errorf("the history is of %s, clients are told of five minutes", got)
+	}
 	defaultFlags.VisitAll(func(flag *pflag.Flag) {
 		if got := f.Lookup(flag.Name).Value.String(); got != flag.Value.String() || origins[flag.Name] != fromFile {
 			t.Errorf("%s is %q from the %s, want %q from the file", flag.Name, got, origins[flag.Name], flag.Value)

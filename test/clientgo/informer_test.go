@@ -44,7 +44,7 @@ func TestInformer(t *testing.T) {
 	}
 	write(0, 50)
 
-	client, wire := typedOn(t, follower)
+	client, wire := typedOn(t, follower, "application/vnd.kubernetes.protobuf")
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(ns))
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	var mu sync.Mutex

@@ -39,13 +39,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// typedOn is a typed protobuf client with a note of what it says and hears.
-func typedOn(t *testing.T, n *cluster.Node) (kubernetes.Interface, *wire) {
+// typedOn is a typed client that sends protobuf, with a note of what it says and hears.
+func typedOn(t *testing.T, n *cluster.Node, accept string) (kubernetes.Interface, *wire) {
 	t.Helper()
 	w := &wire{types: map[string]bool{}}
 	cfg := n.Config()
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = accept
 	cfg.Wrap(w.wrap)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestProtobuf(t *testing.T) {
 	var clients []kubernetes.Interface
 	var wires []*wire
 	for _, n := range c.Nodes() {
-		client, w := typedOn(t, n)
+		client, w := typedOn(t, n, "application/vnd.kubernetes.protobuf")
 		clients, wires = append(clients, client), append(wires, w)
 	}
 	const ns = "protobuf"
@@ -112,6 +112,12 @@ func TestProtobuf(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("the watch does not say %s", want)
 		}
+	}
+	// Sent in protobuf, answered in JSON.
+	mixed, heard := typedOn(t, c.Nodes()[0], "application/json")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if pod, err = mixed.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{}); err != nil || pod.Spec.Containers[0].Image != "i" || !heard.types["application/json"] {
+		t.Errorf("a pod sent in protobuf came back as %+v (%v)", pod, err)
 	}
 	if err := clients[2].CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)

@@ -35,8 +35,8 @@ rules:
 		t.Fatal(err)
 	}
 	c := cluster.Start(t, 3,
-		"runtime-config=networking.k8s.io/v1beta1=true,flowcontrol.apiserver.k8s.io/v1=false,apps/v1/controllerrevisions=false",
-		"feature-gates=WatchList=false,ComponentStatusz=true", "show-hidden-metrics-for-version=1.35",
+		"runtime-config=networking.k8s.io/v1beta1=true,flowcontrol.apiserver.k8s.io/v1=false,batch/v1=false,apps/v1/controllerrevisions=false",
+		"feature-gates=WatchList=false,ComponentStatusz=true,RetryGenerateName=true", "show-hidden-metrics-for-version=1.35",
 		"audit-policy-file="+policy, "audit-log-path="+log)
 
 	for _, n := range c.Nodes() {
@@ -49,6 +49,9 @@ rules:
 				{"/apis/networking.k8s.io/v1beta1/servicecidrs", 200, `"ServiceCIDRList"`},
 				{"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", 404, ""},
 				{"/apis/flowcontrol.apiserver.k8s.io/v1", 404, ""},
+				{"/apis/batch/v1", 404, ""},
+				{"/apis/batch/v1/jobs", 404, ""},
+				{"/apis", 200, `!"batch`},
 				{"/apis/apps/v1/namespaces/default/controllerrevisions", 404, ""},
 				{"/apis/apps/v1", 200, "!controllerrevisions"},
 				{"/apis/apps/v1/namespaces/default/deployments", 200, `"DeploymentList"`},
@@ -67,6 +70,9 @@ rules:
 				if without, ok := strings.CutPrefix(x.has, "!"); ok == strings.Contains(string(answer), without) && x.has != "" {
 					t.Errorf("%s: %q in it: %v\n%.600s", x.path, without, !ok, answer)
 				}
+			}
+			if raw, err := os.ReadFile(n.Log); err != nil || !strings.Contains(string(raw), "setting GA feature gate. It will be removed") {
+				t.Errorf("no word of the gate of a feature that is GA (%v)", err)
 			}
 			name := "audited-" + n.Name
 			resp, answer, err := n.Do(t, http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))

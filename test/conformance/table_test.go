@@ -1,11 +1,14 @@
 package conformance
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/story"
 )
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -36,24 +39,14 @@ func TestConformanceTable(t *testing.T) {
 		promise, state := columns[0], columns[2]
 		missing := ""
 		for _, test := range strings.Split(columns[1], ", ") {
-			dir, name, _ := strings.Cut(test, " ")
-			name, sub, _ := strings.Cut(name, "/")
-			if !declares(t, dir, name) {
-				t.Errorf("%s: there is no test %s", promise, test)
-			}
-			if sub == "" {
+			s, why := find(t, stories, test)
+			if why != "" {
+				t.Errorf("%s: %s", promise, why)
 				continue
 			}
-			if dir == "test/conformance" && name == "TestConformance" {
-				s := stories[sub]
-				if s == nil {
-					t.Errorf("%s: there is no story %s", promise, sub)
-					continue
-				}
-				told[sub] = true
+			if s != nil {
+				told[s.Name] = true
 				missing += s.NotYet
-			} else if _, err := os.Stat(filepath.Join("../..", dir, "testdata", sub+".txt")); err != nil {
-				t.Errorf("%s: %s: %v", promise, test, err)
 			}
 		}
 		if why := stateIsNot(state, missing); why != "" {
@@ -84,6 +77,28 @@ func stateIsNot(state, missing string) string {
 		return "not a state: " + state
 	}
 	return ""
+}
+
+// find says why there is no such test, as a directory and a name; of a story it returns that.
+func find(t *testing.T, stories map[string]*story.Story, test string) (told *story.Story, why string) {
+	t.Helper()
+	dir, name, _ := strings.Cut(test, " ")
+	name, sub, _ := strings.Cut(name, "/")
+	switch {
+	case !declares(t, dir, name):
+		return nil, "there is no test " + test
+	case sub == "":
+		return nil, ""
+	case dir == "test/conformance" && name == "TestConformance":
+		if stories[sub] == nil {
+			return nil, "there is no story " + sub
+		}
+		return stories[sub], ""
+	}
+	if _, err := os.Stat(filepath.Join("../..", dir, "testdata", sub+".txt")); err != nil {
+		return nil, fmt.Sprintf("%s: %v", test, err)
+	}
+	return nil, ""
 }
 
 // declared are the test functions of the directories that were asked for.

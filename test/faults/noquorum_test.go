@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,6 +135,12 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 	}
 	if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.Dir); err == nil || !strings.Contains(out, "not ready: read-index") {
 		t.Errorf("its status: %v %s", err, out)
+	}
+	// What it has from before it gives to who takes any state, and to nobody else.
+	for query, code := range map[string]int{"?resourceVersion=0": http.StatusOK, "": http.StatusInternalServerError} {
+		if got, answer := c.Node(t, "n1").Send(t, http.MethodGet, "/api/v1/namespaces/default"+query, ""); got != code {
+			t.Errorf("a get%s: %d %s, want %d", query, got, answer, code)
+		}
 	}
 	if out := c.Quorate(t, "dev", "start", "n3", "--data-dir", c.Dir); !strings.Contains(out, "n3 is ready (pid ") {
 		t.Errorf("the second one: %s", out)

@@ -180,7 +180,9 @@ func TestApplyUpgrade(t *testing.T) {
 	s.must("{apiVersion: v1, kind: ConfigMap, metadata: {name: test-cm, labels: {test-label: test}}, data: {key: some value}}", "configmap/test-cm serverside-applied", "apply", "--server-side", "-f", "-")
 	s.must("", `[{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:key":{}},"f:metadata":{"f:labels":{"f:test-label":{}}}},"manager":"kubectl","operation":"Apply","time":"`, "get", "configmap", "test-cm", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields}")
 	s.must("{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}, {apiVersion: v1, kind: ConfigMap, metadata: {name: two}}]}", "configmap/one created\nconfigmap/two created\n", "apply", "-f", "-")
-	s.must("", "kind: List\n", "get", "configmaps", "-o", "yaml")
+	s.must("", "  kind: ConfigMap\n", "get", "configmaps", "-o", "yaml")
+	s.must("", "\nkind: List\n", "get", "configmaps", "-o", "yaml")
+	s.must("", "readyz check passed\n", "get", "--raw=/readyz?verbose")
 }
 
 // TestValidateFlag: kubectl's --validate is a level of the server's field validation, Strict if nothing is said.
