@@ -14,7 +14,7 @@ import (
 )
 
 // sessionCommands is how many commands the session of the newer kubectls has.
-const sessionCommands = 60
+const sessionCommands = 61
 
 // TestKubectls runs one session with the kubectl of the minor before ours, with ours
 // and with the one after it, as `make kubectls` builds them, and with the old one that

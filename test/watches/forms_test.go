@@ -26,11 +26,15 @@ import (
 // watchForms are the forms that a client can have its events in, by what it accepts.
 var watchForms = map[string]string{
 	"json":              "application/json",
+	overHTTP1:           "application/json",
 	"table":             "application/json;as=Table;v=v1;g=meta.k8s.io",
 	"metadata":          "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
 	"protobuf":          "application/vnd.kubernetes.protobuf",
 	"metadata protobuf": "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
 }
+
+// overHTTP1 is the form that has connections of HTTP/1.1; the others have HTTP/2.
+const overHTTP1 = "json over HTTP/1.1"
 
 // rawEvent is an event in the terms that all forms have.
 type rawEvent struct {
@@ -60,11 +64,18 @@ func openRawWatch(t *testing.T, n *cluster.Node, form, path string) *rawWatch {
 	}
 	req.Header.Set("Accept", watchForms[form])
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := n.HTTP(t).Do(req)
+	client, protocol := n.HTTP(t), 2
+	if form == overHTTP1 {
+		client, protocol = n.NewHTTP(t, "http/1.1"), 1
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { resp.Body.Close() })
+	if resp.ProtoMajor != protocol {
+		t.Errorf("%s: %s", form, resp.Proto)
+	}
 	want := "application/json"
 	if strings.HasSuffix(form, "protobuf") {
 		want = "application/vnd.kubernetes.protobuf;stream=watch"
