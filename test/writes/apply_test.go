@@ -34,6 +34,7 @@ spec:
 // node: from client-side apply and back, conflicts, and what to do about them.
 func TestServerSideApply(t *testing.T) {
 	s := newSession(t, "apply")
+	defer s.end()
 	nodes, must, refused := s.nodes, s.must, s.refused
 	must(webYAML, "created", "apply", "-f", "-")
 	// kubectl's own manager takes over what client-side apply had.

@@ -20,9 +20,10 @@ func newSession(t *testing.T, namespace string) *session {
 	t.Helper()
 	s := &session{t: t, nodes: cluster.Shared(t).Nodes(), namespace: namespace}
 	s.nodes[0].Kubectl(t, "create", "namespace", namespace)
-	t.Cleanup(func() { s.nodes[0].Kubectl(t, "delete", "namespace", namespace) })
 	return s
 }
+
+func (s *session) end() { s.nodes[0].Kubectl(s.t, "delete", "namespace", s.namespace) }
 
 func (s *session) kubectl(stdin string, args ...string) cluster.Output {
 	s.t.Helper()
@@ -97,6 +98,7 @@ func without(manifest string) string { return strings.Replace(manifest, "  repli
 // server-side apply tells it: no step sets them to what nobody wants.
 func TestHandover(t *testing.T) {
 	s := newSession(t, "handover")
+	defer s.end()
 	const replicas = "jsonpath={.spec.replicas}"
 	scale := []string{"patch", "deployment", "nginx-deployment", "--subresource=scale", "--type=merge", "--field-manager=kube-controller-manager", "-p", `{"spec":{"replicas":6}}`}
 	s.must(nginxYAML, "deployment.apps/nginx-deployment serverside-applied", "apply", "--server-side", "-f", "-")
@@ -135,6 +137,7 @@ func TestHandover(t *testing.T) {
 // TestApplyUpgrade goes from client-side apply to server-side apply and back, as the page tells it.
 func TestApplyUpgrade(t *testing.T) {
 	s := newSession(t, "upgrade")
+	defer s.end()
 	const (
 		image    = "jsonpath={.spec.template.spec.containers[0].image}"
 		replicas = "jsonpath={.spec.replicas}"
@@ -188,6 +191,7 @@ func TestApplyUpgrade(t *testing.T) {
 // TestValidateFlag: kubectl's --validate is a level of the server's field validation, Strict if nothing is said.
 func TestValidateFlag(t *testing.T) {
 	s := newSession(t, "validate")
+	defer s.end()
 	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME}, dta: {k: v}}"
 	for _, level := range []string{"", "--validate", "--validate=true", "--validate=strict"} {
 		args := []string{"create", "-f", "-"}
