@@ -192,7 +192,7 @@ func TestApplyUpgrade(t *testing.T) {
 func TestValidateFlag(t *testing.T) {
 	s := newSession(t, "validate")
 	defer s.end()
-	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME}, dta: {k: v}}"
+	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c-NAME}, dta: {k: v}}"
 	for _, level := range []string{"", "--validate", "--validate=true", "--validate=strict"} {
 		args := []string{"create", "-f", "-"}
 		if level != "" {
