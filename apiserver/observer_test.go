@@ -19,8 +19,8 @@ import (
 type watchBytes struct{ events, bytes atomic.Int64 }
 
 func (o *watchBytes) WatchEvents(_ *request.Kind, events int, bytes int64) {
+	o.bytes.Add(bytes) // first: the test awaits the events and then reads the bytes
 	o.events.Add(int64(events))
-	o.bytes.Add(bytes)
 }
 
 func (*watchBytes) RequestStarted(*request.Kind)                      {}
