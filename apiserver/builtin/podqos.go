@@ -13,6 +13,7 @@ func preparePod(obj, old tree.Object) {
 	if old == nil {
 		obj["status"] = tree.Object{"phase": string(corev1.PodPending)}
 		gatePod(obj)
+		mergeLabelKeys(obj)
 	}
 	class := tree.Text(tree.As(old["status"]), "qosClass")
 	if old == nil {
