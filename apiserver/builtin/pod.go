@@ -16,12 +16,13 @@ var podStrategy = objects.Strategy{
 	Parts:      map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{
 		"binding":  createBinding,
-		"eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1"),
+		"eviction": objects.Completed(objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1"), checkEviction),
 	},
 }
 
-// completePod makes a second of a negative grace period: so have all versions read it.
+// completePod makes a second of a negative grace period, as all versions have read it, and the addresses agree.
 func completePod(_ *objects.Op, obj, _ tree.Object) error {
+	agreePodIPs(obj)
 	if n, _ := tree.Int(tree.Field(obj, "spec", "terminationGracePeriodSeconds")); n < 0 {
 		spec := tree.Clone(obj["spec"])
 		spec["terminationGracePeriodSeconds"] = int64(1)

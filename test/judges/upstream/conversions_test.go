@@ -95,10 +95,7 @@ func judgeConversion(t *testing.T, from, storage, to *kinds.Resource) int {
 			found.add("", "taken", err.Error())
 			continue
 		}
-		if err := model.Default(ours); err != nil {
-			t.Fatal(err)
-		}
-		model.Fill(ours)
+		fillIn(t, from, model, ours)
 		shown, err := kinds.Convert(ours, from, to)
 		if err != nil {
 			found.add("", "converted", err.Error())

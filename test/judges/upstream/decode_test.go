@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/kinds"
 	apiobjects "github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/schema"
@@ -172,8 +171,6 @@ func decodedUpstream(t *testing.T, body []byte, gvk apischema.GroupVersionKind, 
 	return asTree(t, kept), found, nil
 }
 
-var strategies = builtin.Strategies(builtin.Config{})
-
 func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (obj tree.Object, found []string, err error) {
 	op := &apiobjects.Op{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies}}, Resource: res, Client: true}
 	if obj, err = op.DecodeBody(media, body, res); err != nil {
@@ -183,13 +180,10 @@ func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := model.Default(obj); err != nil {
-		t.Fatal(err)
-	}
-	model.Fill(obj)
 	if obj["metadata"] == nil { // which a create gives it
 		obj["metadata"] = tree.Object{}
 	}
+	fillIn(t, res, model, obj)
 	return obj, op.Warnings(), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -263,6 +264,22 @@ func known(t *testing.T, file string) map[string]bool {
 	return all
 }
 
+var strategies = builtin.Strategies(builtin.Config{})
+
+// fillIn adds to an object what its kind's model and strategy do.
+func fillIn(t *testing.T, res *kinds.Resource, model *schema.Model, obj tree.Object) {
+	t.Helper()
+	if err := model.Default(obj); err != nil {
+		t.Fatal(err)
+	}
+	if s := strategies[res.CodeName()]; s != nil && s.Complete != nil {
+		if err := s.Complete(nil, obj, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	model.Fill(obj)
+}
+
 // TestDefaults: what is filled in of a body, and what is left of it, is what upstream's types make of it.
 func TestDefaults(t *testing.T) {
 	registry, err := kinds.Builtin()
@@ -302,10 +319,7 @@ func TestDefaults(t *testing.T) {
 				found.add("", "taken", err.Error())
 				continue
 			}
-			if err := model.Default(ours); err != nil {
-				t.Fatal(err)
-			}
-			model.Fill(ours)
+			fillIn(t, res, model, ours)
 			found.compare("", asTree(t, made), ours)
 		}
 		tried += n
