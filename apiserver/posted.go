@@ -48,8 +48,5 @@ func (c *call) posted(p *objects.Creater, raw []byte) (objects.Created, error) {
 	if err != nil {
 		return objects.Created{}, err
 	}
-	if err := c.AdmitPosted(p, in); err != nil {
-		return objects.Created{}, err
-	}
-	return p.Create(&c.Op, in)
+	return c.Post(p, in)
 }

@@ -72,6 +72,10 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
 			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
 		}},
+		{"binding elsewhere", "/api/v1/namespaces/default/bindings", `{"metadata":{"name":"p","namespace":"other"},"target":{"name":"n"}}`, 400, nil},
+		{"invalid review", "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews", `{"metadata":{"uid":"u","selfLink":"/","managedFields":[{}]},"spec":{"user":"u"}}`, 422, []string{
+			`{"name":null,"namespace":"default","object":{"apiVersion":"authorization.k8s.io/v1","kind":"LocalSubjectAccessReview","metadata":{"namespace":"default"},"spec":{"user":"u"},"status":{"allowed":false}}}`,
+		}},
 	} {
 		seen = nil
 		if w, answer := e.do("POST", x.path, nil, x.body); w.StatusCode != x.code {

@@ -42,20 +42,22 @@ const maxDisrupted = 2000
 // meanwhile.
 const evictionAttempts = 20
 
-// evictPod serves POST pods/NAME/eviction: a delete that the pod's
-// PodDisruptionBudget must allow.
-func evictPod(o *objects.Op, e *policyv1.Eviction) (objects.Created, error) {
-	if e.Namespace != "" && e.Namespace != o.Info.ObjectNamespace {
-		return objects.Created{}, status.NamespaceMismatch()
-	}
+func checkEviction(o *objects.Op, e *policyv1.Eviction) error {
 	if e.Name != o.Info.Name {
-		return objects.Created{}, status.BadRequest("name in URL does not match name in Eviction object")
+		return status.BadRequest("name in URL does not match name in Eviction object")
 	}
 	if d := e.DeleteOptions; d != nil && d.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *d.IgnoreStoreReadErrorWithClusterBreakingPotential {
-		return objects.Created{}, status.Invalid(evictionKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
+		return status.Invalid(evictionKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option"),
 		})
 	}
+	_, err := evictionOptions(o, e)
+	return err
+}
+
+// evictPod serves POST pods/NAME/eviction: a delete that the pod's
+// PodDisruptionBudget must allow.
+func evictPod(o *objects.Op, e *policyv1.Eviction) (objects.Created, error) {
 	options, err := evictionOptions(o, e)
 	if err != nil {
 		return objects.Created{}, err

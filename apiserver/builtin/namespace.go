@@ -22,8 +22,8 @@ const (
 
 var namespaceStrategy = objects.Strategy{
 	// The label has an owner as what clients leave out has, if the name is the client's too.
-	Complete: func(_ *objects.Op, obj, old tree.Object) error {
-		if old != nil || tree.Text(tree.As(obj["metadata"]), "generateName") == "" {
+	Complete: func(o *objects.Op, obj, old tree.Object) error {
+		if old != nil || tree.Text(tree.As(obj["metadata"]), "generateName") == "" || !o.NameGenerated() {
 			labelNamespace(obj)
 		}
 		return nil

@@ -24,21 +24,16 @@ var (
 )
 
 // createBinding is posted to a pod, and as a Binding that names one.
-var createBinding = objects.CreaterOf(bindingKind, bindPod)
+var createBinding = objects.KeepingMeta(objects.Completed(objects.CreaterOf(bindingKind, bindPod), checkBinding))
 
 var bindingStrategy = objects.Strategy{Post: createBinding}
 
-// bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
-// node a pod runs, once.
-func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {
-	if b.Namespace != "" && b.Namespace != o.Info.ObjectNamespace {
-		return objects.Created{}, status.NamespaceMismatch()
-	}
+func checkBinding(o *objects.Op, b *corev1.Binding) error {
 	if o.Info.Subresource == "" {
 		o.Info.Name = b.Name
 	}
 	if b.Name != o.Info.Name {
-		return objects.Created{}, status.BadRequest("name in URL does not match name in Binding object")
+		return status.BadRequest("name in URL does not match name in Binding object")
 	}
 	var errs field.ErrorList
 	if b.Target.Kind != "" && b.Target.Kind != "Node" {
@@ -47,9 +42,12 @@ func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {
 	if b.Target.Name == "" {
 		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
 	}
-	if err := invalidBinding(o, errs); err != nil {
-		return objects.Created{}, err
-	}
+	return invalidBinding(o, errs)
+}
+
+// bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
+// node a pod runs, once.
+func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {
 	pods, err := o.Derived(podsGVR, b.Name, "update")
 	if err != nil {
 		return objects.Created{}, err

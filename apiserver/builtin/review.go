@@ -34,48 +34,48 @@ type reviews struct {
 	tokens   Tokens        // nil: there are no tokens of service accounts
 }
 
+func checkSubject(_ *objects.Op, r *authorizationv1.SubjectAccessReview) error {
+	r.Namespace = ""
+	return invalidReview(validation.SubjectAccessReview(r))
+}
+
 // subject serves SubjectAccessReview.
 func (v *reviews) subject(o *objects.Op, r *authorizationv1.SubjectAccessReview) (objects.Created, error) {
-	wipeSystemFields(&r.ObjectMeta)
-	r.Namespace = ""
-	if err := invalidReview(validation.SubjectAccessReview(r)); err != nil {
-		return objects.Created{}, err
-	}
 	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return objects.Created{Object: r}, nil
+}
+
+func checkLocalSubject(o *objects.Op, r *authorizationv1.LocalSubjectAccessReview) error {
+	r.Namespace = o.Info.ObjectNamespace
+	return invalidReview(validation.LocalSubjectAccessReview(r))
 }
 
 // localSubject serves LocalSubjectAccessReview.
 func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAccessReview) (objects.Created, error) {
-	wipeSystemFields(&r.ObjectMeta)
-	if r.Namespace == "" {
-		r.Namespace = o.Info.ObjectNamespace
-	} else if r.Namespace != o.Info.ObjectNamespace {
-		return objects.Created{}, status.NamespaceMismatch()
-	}
-	if err := invalidReview(validation.LocalSubjectAccessReview(r)); err != nil {
-		return objects.Created{}, err
-	}
 	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return objects.Created{Object: r}, nil
 }
 
+func checkSelf(_ *objects.Op, r *authorizationv1.SelfSubjectAccessReview) error {
+	r.Namespace = ""
+	return invalidReview(validation.SelfSubjectAccessReview(r))
+}
+
 // self serves SelfSubjectAccessReview.
 func (v *reviews) self(o *objects.Op, r *authorizationv1.SelfSubjectAccessReview) (objects.Created, error) {
-	wipeSystemFields(&r.ObjectMeta)
-	r.Namespace = ""
-	if err := invalidReview(validation.SelfSubjectAccessReview(r)); err != nil {
-		return objects.Created{}, err
-	}
 	r.Status = reviewAccess(o, o.User, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return objects.Created{Object: r}, nil
 }
 
+func checkRulesOfSelf(_ *objects.Op, r *authorizationv1.SelfSubjectRulesReview) error {
+	if r.Spec.Namespace == "" {
+		return status.BadRequest("no namespace on request")
+	}
+	return nil
+}
+
 // rulesOfSelf serves SelfSubjectRulesReview.
 func (v *reviews) rulesOfSelf(o *objects.Op, r *authorizationv1.SelfSubjectRulesReview) (objects.Created, error) {
-	if r.Spec.Namespace == "" {
-		return objects.Created{}, status.BadRequest("no namespace on request")
-	}
 	answer := authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
 	}}
@@ -115,13 +115,16 @@ func (v *reviews) myself(o *objects.Op, r *authenticationv1.SelfSubjectReview) (
 	return objects.Created{Object: &answer}, nil
 }
 
-// token serves TokenReview.
-func (v *reviews) token(o *objects.Op, r *authenticationv1.TokenReview) (objects.Created, error) {
-	wipeSystemFields(&r.ObjectMeta)
+func checkToken(_ *objects.Op, r *authenticationv1.TokenReview) error {
 	r.Namespace = ""
 	if r.Spec.Token == "" {
-		return objects.Created{}, status.BadRequest("token is required for TokenReview in authentication")
+		return status.BadRequest("token is required for TokenReview in authentication")
 	}
+	return nil
+}
+
+// token serves TokenReview.
+func (v *reviews) token(o *objects.Op, r *authenticationv1.TokenReview) (objects.Created, error) {
 	if v.reviewer == nil {
 		return objects.Created{Object: r}, nil
 	}
@@ -188,11 +191,4 @@ func invalidReview(errs field.ErrorList) error {
 		return nil
 	}
 	return status.Invalid(apischema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
-}
-
-// wipeSystemFields clears metadata that a client cannot set. Nobody manages the fields of a review.
-func wipeSystemFields(m *metav1.ObjectMeta) {
-	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
-	m.SetSelfLink("")
-	m.ManagedFields = nil
 }

@@ -50,7 +50,7 @@ func serviceAccountStrategy(cfg Config) *objects.Strategy {
 	s := &objects.Strategy{Prepare: nameSecrets, Warnings: warningsForServiceAccount}
 	if cfg.Tokens != nil {
 		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
-		s.Posts = map[string]*objects.Creater{"token": objects.Completed(objects.CreaterOf(tokenRequestKind, tokens.create), tokens.complete)}
+		s.Posts = map[string]*objects.Creater{"token": objects.KeepingMeta(objects.Completed(objects.CreaterOf(tokenRequestKind, tokens.create), tokens.complete))}
 	}
 	return s
 }
@@ -159,7 +159,6 @@ func (t *tokenRequests) fill(o *objects.Op, r *authenticationv1.TokenRequest, ui
 	}
 	r.Name, r.Namespace, r.UID = o.Info.Name, o.Info.ObjectNamespace, types.UID(uid)
 	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
-	r.ManagedFields = nil // nobody manages the fields of what is not stored
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = t.tokens.Audiences()
 	}
@@ -169,9 +168,6 @@ func (t *tokenRequests) fill(o *objects.Op, r *authenticationv1.TokenRequest, ui
 // matchTokenRequest checks that a body which names a service account means the
 // path's.
 func matchTokenRequest(o *objects.Op, r *authenticationv1.TokenRequest) error {
-	if r.Namespace != "" && r.Namespace != o.Info.ObjectNamespace {
-		return status.NamespaceMismatch()
-	}
 	if r.Name == "" || r.Name == o.Info.Name {
 		return nil
 	}

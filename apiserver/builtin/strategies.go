@@ -43,7 +43,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"endpoints":              &endpointsStrategy,
 		"limitranges":            {ForUser: nameLimitRange},
 		"namespaces":             &namespaceStrategy,
-		"nodes":                  {Prepare: prepareNode},
+		"nodes":                  {Complete: completeNode, Prepare: prepareNode},
 		"persistentvolumeclaims": &claimStrategy,
 		"persistentvolumes":      &volumeStrategy,
 		"pods":                   &podStrategy,
@@ -67,12 +67,12 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"statefulsets.apps": &statefulSetStrategy,
 
 		"selfsubjectreviews.authentication.k8s.io": {Post: objects.CreaterOf(nil, ask.myself)},
-		"tokenreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.token)},
+		"tokenreviews.authentication.k8s.io":       {Post: objects.Completed(objects.CreaterOf(nil, ask.token), checkToken)},
 
-		"localsubjectaccessreviews.authorization.k8s.io": {Post: objects.CreaterOf(nil, ask.localSubject)},
-		"selfsubjectaccessreviews.authorization.k8s.io":  {Post: objects.CreaterOf(nil, ask.self)},
-		"selfsubjectrulesreviews.authorization.k8s.io":   {Post: objects.CreaterOf(nil, ask.rulesOfSelf)},
-		"subjectaccessreviews.authorization.k8s.io":      {Post: objects.CreaterOf(nil, ask.subject)},
+		"localsubjectaccessreviews.authorization.k8s.io": {Post: objects.Completed(objects.CreaterOf(nil, ask.localSubject), checkLocalSubject)},
+		"selfsubjectaccessreviews.authorization.k8s.io":  {Post: objects.Completed(objects.CreaterOf(nil, ask.self), checkSelf)},
+		"selfsubjectrulesreviews.authorization.k8s.io":   {Post: objects.Completed(objects.CreaterOf(nil, ask.rulesOfSelf), checkRulesOfSelf)},
+		"subjectaccessreviews.authorization.k8s.io":      {Post: objects.Completed(objects.CreaterOf(nil, ask.subject), checkSubject)},
 
 		"cronjobs.batch": &cronJobStrategy,
 		"jobs.batch":     &jobStrategy,

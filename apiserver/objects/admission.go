@@ -13,7 +13,7 @@ import (
 
 // Plugins are asked at two places of every write, and nowhere else: admit before an object is
 // prepared and validated, admitFinal when it is what will be stored. Deletions come by
-// admitDelete, what is posted and not stored by AdmitPosted, connections by AdmitConnect.
+// admitDelete, what is posted and not stored by Post, connections by AdmitConnect.
 //
 // What clients ask for comes here, and what the controllers of namespaces and of garbage delete,
 // which are clients upstream: so a rule that protects an object holds its namespace's end, too.

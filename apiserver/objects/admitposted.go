@@ -5,21 +5,44 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AdmitPosted asks all plugins about what is posted and not stored. in is what the Creater has
-// made; plugins may change it. Errors: the plugins', for the client.
-func (o *Op) AdmitPosted(p *Creater, in runtime.Object) error {
+// Post does what a POST asks for that stores no object of its own. in is what the Creater has made of the
+// body; plugins may change it. Errors: ErrDecideAgain, with another in; what is for the client.
+func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
+	m := in.(metav1.Object)
+	wipeMeta(p, m)
+	if o.Resource.Namespaced && m.GetNamespace() != "" && m.GetNamespace() != o.Info.ObjectNamespace {
+		return Created{}, status.NamespaceMismatch()
+	}
 	begin := func(obj tree.Object) error { return o.completePosted(p, obj) }
 	complete := func() error { return nil }
 	if p.Complete != nil {
 		complete = func() error { return p.Complete(o, in) }
 	}
-	return o.admitTyped(admission.Create, p.KindOf(o).GVK(), in, begin, complete)
+	if err := o.admitTyped(admission.Create, p.KindOf(o).GVK(), in, begin, complete); err != nil {
+		return Created{}, err
+	}
+	return p.Create(o, in)
+}
+
+// wipeMeta takes out what a client cannot set of the metadata. Nobody manages the fields of what is not stored.
+func wipeMeta(p *Creater, m metav1.Object) {
+	m.SetManagedFields(nil)
+	if p.KeepsMeta {
+		return
+	}
+	m.SetUID("")
+	m.SetCreationTimestamp(metav1.Time{})
+	m.SetDeletionTimestamp(nil)
+	m.SetDeletionGracePeriodSeconds(nil)
+	m.SetSelfLink("")
 }
 
 // AdmitConnect asks all plugins about a connection to what the operation names. options are
@@ -40,7 +63,7 @@ func (o *Op) AdmitConnect(kind schema.GroupVersionKind, options runtime.Object) 
 func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
 	chain := o.admission()
 	if chain == nil {
-		return nil
+		return complete()
 	}
 	for {
 		err := o.askTyped(chain, operation, kind, in, begin, complete)
@@ -56,7 +79,7 @@ func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionK
 func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
 	a := o.attributesOf(operation, tree.Object{}, nil)
 	if a.Kind = kind; !chain.Handles(a) {
-		return nil
+		return complete()
 	}
 	obj, err := treeOf(kind, in)
 	if err != nil {

@@ -15,10 +15,12 @@ type Creater struct {
 	Also []string
 	// New is an empty object of the type of k8s.io/api that is posted.
 	New func() runtime.Object
+	// KeepsMeta says that what the server sets of the metadata of other objects, such as the uid, is a condition here.
+	KeepsMeta bool
 	// Complete, if there is one, fills in what the server knows, and refuses what is invalid: validating plugins see the
-	// result, as upstream's do. It may be called again for what it has completed.
+	// result, and are not asked about what is refused, as upstream's. It may be called again for what it has completed.
 	Complete func(o *Op, in runtime.Object) error
-	// Create does what is asked. in is what New made, as it was posted, and completed if a plugin was asked.
+	// Create does what is asked. in is what New made, as it was posted, and completed.
 	Create func(o *Op, in runtime.Object) (Created, error)
 }
 
@@ -49,8 +51,14 @@ func CreaterOf[T any, P interface {
 	}
 }
 
-// Completed is a Creater that completes what is posted. It has a type of its own to do that with, which is the Creater's.
+// Completed is a Creater that completes or checks what is posted. It has a type of its own to do that with, which is the Creater's.
 func Completed[P runtime.Object](p *Creater, complete func(o *Op, in P) error) *Creater {
 	p.Complete = func(o *Op, in runtime.Object) error { return complete(o, in.(P)) }
+	return p
+}
+
+// KeepingMeta is a Creater with KeepsMeta.
+func KeepingMeta(p *Creater) *Creater {
+	p.KeepsMeta = true
 	return p
 }

@@ -140,6 +140,9 @@ func (o *Op) Listed(namespace, name string) *Op {
 	return one
 }
 
+// NameGenerated reports whether the server has made the name of what is created.
+func (o *Op) NameGenerated() bool { return o.nameGenerated }
+
 // Warnings are the values of the header Warning, nil if there are none.
 func (o *Op) Warnings() []string { return o.warnings.lines }
 

@@ -177,7 +177,7 @@ func (c *Case) post(o *objects.Op, p *objects.Creater, body []byte) error {
 	if err != nil {
 		return err
 	}
-	out, err := p.Create(o, in)
+	out, err := o.Post(p, in)
 	if err != nil {
 		return err
 	}
