@@ -24,6 +24,7 @@ var (
 	record   = flag.Int("record", 0, "write the answers of kube-apiserver to the first `N` requests of seed 1, for TestRecorded, and send no other")
 	update   = flag.Bool("update", false, "write which recorded answers differ today")
 	reportTo = flag.String("report", "", "`FILE` for the report (default: standard output)")
+	reviewed = flag.Bool("reviews", true, "compare what webhooks are asked, too")
 	complete = flag.Bool("complete", false, "fail also if a line of known.txt explains nothing")
 )
 
@@ -44,6 +45,9 @@ func TestCampaign(t *testing.T) {
 	w, err := prepare(t.Context(), b, p, t.Logf)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *record == 0 && *reviewed {
+		b.reviewers = newReviewers(t, b)
 	}
 	if *one != "" {
 		show(t, b, w)
@@ -95,7 +99,8 @@ func run(t *testing.T, b both, w *world, r *report, seed uint64) {
 	for range *workers {
 		wait.Go(func() {
 			for i := next.Add(1) - 1; i < int64(*requests) && t.Context().Err() == nil; i = next.Add(1) - 1 {
-				r.add(fmt.Sprintf("%d:%d", seed, i), b.judge(t.Context(), w.request(seed, uint64(i))))
+				q := w.request(seed, uint64(i))
+				r.add(q.id, b.judge(t.Context(), q))
 			}
 		})
 	}
@@ -110,7 +115,16 @@ func (b both) judge(ctx context.Context, q *request) *outcome {
 	if err != nil {
 		return &outcome{q: q, differ: map[string][]line{noAnswer: {{'+', err.Error()}}}}
 	}
-	return compare(q, there, here)
+	return b.compare(q, there, here)
+}
+
+// compare holds against each other what was answered, and what webhooks were asked.
+func (b both) compare(q *request, there, here *answer) *outcome {
+	o := compare(q, there, here)
+	if b.reviewers != nil {
+		b.reviewers.compare(b, q, o)
+	}
+	return o
 }
 
 // show prints one request and its answers.
@@ -128,7 +142,7 @@ func show(t *testing.T, b both, w *world) {
 			t.Fatal(err)
 		}
 		fmt.Printf("--- kube-apiserver: %d %v\n%s\n--- Quorate: %d %v\n%s\n--- differences\n", there.code, there.warnings, there.body, here.code, here.warnings, here.body)
-		for category, lines := range compare(q, there, here).differ {
+		for category, lines := range b.compare(q, there, here).differ {
 			for _, l := range lines {
 				fmt.Printf("%s: %c %s\n", category, l.sign, l.detail)
 			}

@@ -23,11 +23,12 @@ const (
 	otherMessage   = "message differs"
 	otherWarnings  = "warnings differ"
 	otherRefusal   = "rest of a refusal differs"
+	otherReviews   = "reviews differ"
 	noAnswer       = "no answer"
 	unlikeAtBegins = "prepare"
 )
 
-var categories = []string{noAnswer, brokenHere, brokenThere, acceptedHere, acceptedThere, otherCode, otherObject, otherCauses, otherMessage, otherRefusal, otherWarnings}
+var categories = []string{noAnswer, brokenHere, brokenThere, acceptedHere, acceptedThere, otherCode, otherObject, otherCauses, otherMessage, otherRefusal, otherWarnings, otherReviews}
 
 // line is one thing that only one server said.
 type line struct {
@@ -363,7 +364,7 @@ func (d *differ) same(p path, a, b any) bool {
 	switch p.form() {
 	case "metadata.resourceVersion":
 		return s != "" && t != ""
-	case "metadata.name":
+	case "metadata.name", "name": // of an object, of a review
 		if d.generated != "" && len(s) == len(t) && len(s) > 5 && s[:len(s)-5] == t[:len(t)-5] {
 			return true
 		}

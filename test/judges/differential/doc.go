@@ -1,6 +1,7 @@
 // Package differential sends the same requests to a real kube-apiserver and to Quorate, and
 // compares what they answer: status, reason, causes, message, warnings, and the object that would
-// be stored.
+// be stored. A mutating and a validating webhook of each see every write, and the reviews that they
+// are sent are compared whole (reviews_test.go).
 //
 // The objects are those of others: the test data of k8s.io/api, which has every field of every
 // kind, and the manifests of k8s.io/kubernetes. Both come out of the module cache. A seed and an
@@ -25,7 +26,7 @@
 //	SIGN KIND VERB WHAT DETAIL   # REASON
 //
 // where - is kube-apiserver's and + is Quorate's, WHAT is one of accepted, code, broken, silent,
-// object, cause, message, refusal and warning, a word that ends with * stands for all that begin
+// object, cause, message, refusal, warning and review, a word that ends with * stands for all that begin
 // so, and the last word need not be complete. DETAIL is as reports print it.
 //
 // TestRecorded is the campaign in small, for those without a kube-apiserver: it holds Quorate's

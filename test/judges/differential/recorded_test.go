@@ -141,7 +141,7 @@ func (r *recording) world(ctx context.Context, p *pool, here *server) (*world, e
 		}
 		w.samples = append(w.samples, &sample{s.Origin, w.resources[s.GVK], obj, s.Fuzzed, s.Target})
 	}
-	b := both{here, here}
+	b := both{there: here, here: here}
 	if err := b.define(ctx, w.definitions); err != nil {
 		return nil, err
 	}

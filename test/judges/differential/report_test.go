@@ -44,7 +44,7 @@ func readKnown(file string) ([]*known, error) {
 // words are what known.txt calls the categories.
 var words = map[string]string{
 	noAnswer: "silent", brokenHere: "broken", brokenThere: "broken", acceptedHere: "accepted", acceptedThere: "accepted", otherCode: "code",
-	otherObject: "object", otherCauses: "cause", otherMessage: "message", otherRefusal: "refusal", otherWarnings: "warning",
+	otherObject: "object", otherCauses: "cause", otherMessage: "message", otherRefusal: "refusal", otherWarnings: "warning", otherReviews: "review",
 }
 
 func (k *known) matches(d *difference, l line) bool {

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 
 // request is one for both servers: they differ in what the stored object has of each, such as its uid.
 type request struct {
+	id          string // SEED:INDEX
 	resource    *resource
 	verb        string // as reports call it
 	method      string
@@ -32,6 +34,12 @@ type way struct {
 
 // request makes the one of a seed and an index.
 func (w *world) request(seed, index uint64) *request {
+	q := w.make(seed, index)
+	q.id = fmt.Sprintf("%d:%d", seed, index)
+	return q
+}
+
+func (w *world) make(seed, index uint64) *request {
 	r := rand.New(rand.NewPCG(seed, index))
 	total := 0
 	for _, way := range w.pool.ways {
@@ -224,10 +232,10 @@ func (b both) send(ctx context.Context, q *request) (there, here *answer, err er
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		here, err = b.here.send(ctx, q.method, q.path, q.contentType, q.here)
+		here, err = b.here.sendAs(ctx, q.id, q.method, q.path, q.contentType, q.here)
 		done <- err
 	}()
-	there, errThere := b.there.send(ctx, q.method, q.path, q.contentType, q.there)
+	there, errThere := b.there.sendAs(ctx, q.id, q.method, q.path, q.contentType, q.there)
 	if errHere := <-done; errHere != nil {
 		return nil, nil, errHere
 	}

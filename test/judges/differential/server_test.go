@@ -25,7 +25,10 @@ type server struct {
 }
 
 // both are the two that are compared.
-type both struct{ there, here *server }
+type both struct {
+	there, here *server
+	reviewers   *reviewers // nil: webhooks are not asked
+}
 
 func (b both) all() []*server { return []*server{b.there, b.here} }
 
@@ -81,6 +84,11 @@ type answer struct {
 
 // send sends a request as an administrator whose name is the same on both.
 func (s *server) send(ctx context.Context, method, path, contentType string, body []byte) (*answer, error) {
+	return s.sendAs(ctx, "", method, path, contentType, body)
+}
+
+// sendAs sends a request whose id webhooks see, unless it is empty.
+func (s *server) sendAs(ctx context.Context, id, method, path, contentType string, body []byte) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
@@ -93,6 +101,9 @@ func (s *server) send(ctx context.Context, method, path, contentType string, bod
 	req.Header.Set("User-Agent", "differential") // managedFields name it
 	req.Header.Set("Impersonate-User", "admin")
 	req.Header.Set("Impersonate-Group", "system:masters")
+	if id != "" {
+		req.Header.Set("Impersonate-Extra-"+requestOf, id)
+	}
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
