@@ -74,16 +74,18 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 	service.Normalize(spec, was)
 	would, trial := spec.DeepCopy(), maps.Clone(obj)
 	setServiceSpec(trial, would)
-	if errs := validation.ServiceAddresses(trial, old); len(errs) > 0 {
+	undo := o.ShowEmpty(trial)
+	errs := validation.ServiceAddresses(trial, old)
+	if undo(); len(errs) > 0 {
 		return errs, nil
 	}
 	p := &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name"), dry: true}
-	if errs, err := service.Allocate(would, was, p); len(errs) > 0 || err != nil {
+	if errs, err = service.Allocate(would, was, p); len(errs) > 0 || err != nil {
 		return errs, err
 	}
 	setServiceSpec(trial, would)
 	told := o.Advice()
-	if errs := validateService(o, trial, old, told); len(errs) > 0 {
+	if errs = validateService(o, trial, old, told); len(errs) > 0 {
 		return errs, nil
 	}
 	if told != nil {
@@ -94,7 +96,7 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 		return nil, nil
 	}
 	p.dry, p.dryPorts = false, nil
-	errs, err := service.Allocate(spec, was, p)
+	errs, err = service.Allocate(spec, was, p)
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
 	}
@@ -102,6 +104,7 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 }
 
 func validateService(o *objects.Op, obj, old tree.Object, warnings *[]string) field.ErrorList {
+	defer o.ShowEmpty(obj)()
 	rules := validation.Of("services")
 	if old == nil {
 		return rules.Create(obj, true, warnings)

@@ -203,7 +203,8 @@ func conflictOfScale(err error, version, replicas string) error {
 // fit brings what an apply has made, whose values are as the client wrote them, into the
 // form in which they are stored, and checks that it is the object that the path names.
 func (a Apply) fit(o *Op, merged tree.Object) error {
-	if err := a.Model.FitMerged(merged); err != nil {
+	o.emptied = schema.Emptied{}
+	if err := a.Model.FitMerged(merged, &o.emptied); err != nil {
 		return status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
 	}
 	return o.MatchPath(merged)

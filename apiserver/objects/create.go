@@ -202,6 +202,7 @@ func (o *Op) Check(obj, old tree.Object) error {
 // validate is what is wrong with an object that is complete. The error is that it could not
 // be found out.
 func (o *Op) validate(h *Strategy, obj, old tree.Object, warnings *[]string) (errs field.ErrorList, err error) {
+	defer o.ShowEmpty(obj)()
 	switch {
 	case h.Validation == nil:
 		errs = o.MetaErrors(obj, old)
@@ -277,6 +278,26 @@ func (o *Op) validateStored(v Validation, obj, old tree.Object, warnings *[]stri
 		return v.Create(obj, res.Namespaced, warnings), nil
 	}
 	return v.Update(o.Info.Subresource, obj, old, res.Namespaced, warnings), nil
+}
+
+// ShowEmpty gives an object the empty lists and maps that were sent and are not stored, until the
+// function that it returns is called: validation sees them.
+func (o *Op) ShowEmpty(obj tree.Object) (undo func()) {
+	if o.attributes.Replaced() { // it came of JSON, which upstream's types have written
+		return func() {}
+	}
+	return o.emptied.Restore(obj, o.takesSent)
+}
+
+// takesSent reports whether a field at the top of the object is what the client has sent.
+func (o *Op) takesSent(name string) bool {
+	switch {
+	case o.Subresource != nil:
+		return o.Subresource.Name == "status" && name == "status"
+	case name == "status":
+		return o.Resource.Subresource("status") == nil || o.current == nil && o.Resource.StatusOnCreate
+	}
+	return true
 }
 
 // whole reports whether the object itself is written, or its scale.

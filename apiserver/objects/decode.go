@@ -58,7 +58,7 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := fit(model, body.Object, body.Numbers)
+	unknown, err := o.fit(model, body.Object, body.Numbers)
 	if err == nil && res == o.Resource {
 		err = o.fitKind(body.Object)
 	}
@@ -77,8 +77,9 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 }
 
 // fit is Fit of a model for what may have a json.Number (see codec.Body).
-func fit(model *schema.Model, obj tree.Object, numbers bool) (unknown []string, err error) {
-	unknown, err = model.Fit(obj)
+func (o *Op) fit(model *schema.Model, obj tree.Object, numbers bool) (unknown []string, err error) {
+	o.emptied = schema.Emptied{}
+	unknown, err = model.FitSent(obj, &o.emptied)
 	if err == nil && numbers {
 		_, err = codec.PlainNumbers(obj)
 	}

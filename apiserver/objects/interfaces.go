@@ -201,7 +201,7 @@ func (i *interfaces) fitCustom(obj tree.Object, res *kinds.Resource) error {
 	if err != nil {
 		return err
 	}
-	if err := model.FitMerged(obj); err != nil {
+	if err := model.FitMerged(obj, nil); err != nil {
 		return conversion.Internal(err)
 	}
 	return model.Default(obj)

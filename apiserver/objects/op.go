@@ -88,6 +88,8 @@ type Op struct {
 	// that are kept as they were sent have their texts from them (withRaw).
 	sent    []byte
 	current *mvcc.Version
+	// emptied is what validation is to see of what a client has sent, or a patch made.
+	emptied schema.Emptied
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims

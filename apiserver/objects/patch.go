@@ -39,7 +39,7 @@ func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Objec
 // fitPatched makes what a patch has made fit the model, and checks that it is the object that
 // the path names.
 func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model) error {
-	unknown, err := fit(model, patched, p.Numbers())
+	unknown, err := o.fit(model, patched, p.Numbers())
 	if err == nil && model.Name == o.Resource.Model {
 		err = o.fitKind(patched)
 	}

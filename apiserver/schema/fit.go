@@ -16,7 +16,8 @@ import (
 type fitter struct {
 	path    []step
 	unknown []string
-	keep    bool // what upstream's types would not write
+	keep    bool     // what upstream's types would not write
+	emptied *Emptied // nil: nobody asks
 }
 
 // step is a field, a map key (owner is nil) or, with an empty name, an index.
@@ -24,6 +25,7 @@ type step struct {
 	name  string
 	owner *node // the struct whose field this is
 	index int
+	place int32 // among those of something empty, 0: it is not there yet
 }
 
 // maxSteps bounds how deep an object may be. Models are not, but for the schema of a definition,
@@ -36,12 +38,12 @@ var ErrTooDeep = errors.New("exceeded max depth")
 
 var fitters = sync.Pool{New: func() any { return &fitter{path: make([]step, 0, 32)} }}
 
-func (m *Model) fit(obj map[string]any, keep bool) ([]string, error) {
+func (m *Model) fit(obj map[string]any, keep bool, emptied *Emptied) ([]string, error) {
 	w := fitters.Get().(*fitter)
-	w.keep = keep
+	w.keep, w.emptied = keep, emptied
 	err := w.object(m.root, obj)
 	unknown := w.unknown
-	w.path, w.unknown = w.path[:0], nil
+	w.path, w.unknown, w.emptied = w.path[:0], nil, nil
 	fitters.Put(w)
 	sort.Strings(unknown)
 	return unknown, err
@@ -58,7 +60,7 @@ func (w *fitter) object(n *node, obj map[string]any) error {
 	}
 	w.path = append(w.path, step{owner: n})
 	for key, v := range obj {
-		w.path[top].name = key
+		w.path[top].name, w.path[top].place = key, 0
 		f := n.fields[key]
 		switch {
 		case f == nil && top == 0 && (key == "kind" || key == "apiVersion"):
@@ -74,7 +76,10 @@ func (w *fitter) object(n *node, obj map[string]any) error {
 			}
 			switch {
 			case !w.keep && f.drops(fitted):
+				w.noteEmpty(v)
 				delete(obj, key)
+			case f.emptied && isZero(fitted):
+				w.noteEmpty(v)
 			case changed:
 				obj[key] = fitted
 			}
@@ -125,7 +130,7 @@ func (w *fitter) entries(n *node, obj map[string]any) error {
 	top := len(w.path)
 	w.path = append(w.path, step{})
 	for key, v := range obj {
-		w.path[top].name = key
+		w.path[top].name, w.path[top].place = key, 0
 		if v == nil {
 			obj[key] = n.elem.zero()
 			continue
@@ -149,7 +154,7 @@ func (w *fitter) items(n *node, list []any) error {
 	top := len(w.path)
 	w.path = append(w.path, step{})
 	for i, v := range list {
-		w.path[top].index = i
+		w.path[top].index, w.path[top].place = i, 0
 		if v == nil {
 			list[i] = n.elem.zero()
 			continue

@@ -33,7 +33,7 @@ func TestForm(t *testing.T) {
 	if unknown, err := m.FitKeeping(obj); err != nil || unknown != nil {
 		t.Errorf("FitKeeping: %v, %v", unknown, err)
 	}
-	if err := m.FitMerged(obj); err != errNoted {
+	if err := m.FitMerged(obj, nil); err != errNoted {
 		t.Errorf("FitMerged: %v", err)
 	}
 	if err := m.Default(obj); err != errNoted {
@@ -66,13 +66,13 @@ func TestFitKeeping(t *testing.T) {
 		t.Errorf("FitKeeping: %s", d)
 	}
 	merged := sent()
-	if err := m.FitMerged(merged); err != nil {
+	if err := m.FitMerged(merged, nil); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(map[string]any{"ports": []any{map[string]any{}}}, merged); d != "" {
 		t.Errorf("FitMerged: %s", d)
 	}
-	if err := m.FitMerged(map[string]any{"args": 1.5}); err == nil {
+	if err := m.FitMerged(map[string]any{"args": 1.5}, nil); err == nil {
 		t.Error("FitMerged has no error")
 	}
 }

@@ -61,10 +61,15 @@ func (m *Model) Custom() bool { return m.form != nil }
 // An object that is too deep is ErrTooDeep. After an error the object is in an undefined state.
 // kind and apiVersion at the top level are known to every model.
 func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
+	return m.FitSent(obj, nil)
+}
+
+// FitSent is Fit that adds to emptied, if it is not nil, what of the object validation is to see.
+func (m *Model) FitSent(obj map[string]any, emptied *Emptied) (unknown []string, err error) {
 	if m.form != nil {
 		return m.form.Fit(obj)
 	}
-	return m.fit(obj, false)
+	return m.fit(obj, false, emptied)
 }
 
 // FitKeeping is Fit for a configuration that is applied: a manager that sets a field
@@ -74,17 +79,17 @@ func (m *Model) FitKeeping(obj map[string]any) (unknown []string, err error) {
 	if m.form != nil {
 		return nil, nil
 	}
-	return m.fit(obj, true)
+	return m.fit(obj, true, nil)
 }
 
 // FitMerged is Fit for what an apply has made. Of a form, fields that cannot be null and are
-// stay, for validation to refuse: the client has asked for it.
-func (m *Model) FitMerged(obj map[string]any) error {
+// stay, for validation to refuse: the client has asked for it. emptied is as in FitSent.
+func (m *Model) FitMerged(obj map[string]any, emptied *Emptied) error {
 	var err error
 	if m.form != nil {
 		_, err = m.form.FitMerged(obj)
 	} else {
-		_, err = m.fit(obj, false)
+		_, err = m.fit(obj, false, emptied)
 	}
 	return err
 }

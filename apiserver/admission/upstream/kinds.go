@@ -91,7 +91,7 @@ func (k *Kinds) Fit(obj tree.Object) (unknown []string, err error) {
 		return nil, err
 	}
 	if model.Custom() {
-		err = model.FitMerged(obj)
+		err = model.FitMerged(obj, nil)
 	} else {
 		unknown, err = model.Fit(obj)
 	}
