@@ -155,7 +155,9 @@ func applyStrategic(current, patch map[string]any, meta strategicpatch.LookupPat
 }
 
 // mergeObject is RFC 7386 on decoded trees: null removes, objects merge,
-// anything else replaces. Only the maps on the patch's way are copied.
+// anything else replaces. Only the maps on the patch's way are copied. As upstream's library, and
+// unlike the RFC, it removes fields that are null from the objects of a new list, too, but not if the
+// list takes the place of an object.
 func mergeObject(target, patch map[string]any) map[string]any {
 	merged := make(map[string]any, len(target)+len(patch))
 	maps.Copy(merged, target)
@@ -167,12 +169,34 @@ func mergeObject(target, patch map[string]any) map[string]any {
 			inner, _ := merged[k].(map[string]any)
 			merged[k] = mergeObject(inner, v)
 		case []any:
-			merged[k] = runtime.DeepCopyJSONValue(v)
+			list := runtime.DeepCopyJSONValue(v)
+			if _, was := merged[k].(map[string]any); !was {
+				withoutNulls(list)
+			}
+			merged[k] = list
 		default:
 			merged[k] = v
 		}
 	}
 	return merged
+}
+
+// withoutNulls removes the fields that are null from the objects in a value.
+func withoutNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			if x == nil {
+				delete(v, k)
+				continue
+			}
+			withoutNulls(x)
+		}
+	case []any:
+		for _, x := range v {
+			withoutNulls(x)
+		}
+	}
 }
 
 // Merged is a patch of either merge as Go prints it, which upstream shows of strategic ones.

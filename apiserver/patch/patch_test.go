@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,6 +96,36 @@ func TestContentTypes(t *testing.T) {
 			if !IsApply(contentType) || Check(contentType, custom) != nil || !apierrors.IsUnsupportedMediaType(err) {
 				t.Errorf("%q, custom %v: apply %v, %v", contentType, custom, IsApply(contentType), err)
 			}
+		}
+	}
+}
+
+// TestMergeAsUpstream: nulls in a merge patch are what they are to the library that upstream merges with.
+func TestMergeAsUpstream(t *testing.T) {
+	for _, row := range []struct{ object, patch string }{
+		{`{}`, `{"a":[{"b":null,"c":1}]}`},
+		{`{"a":[{"b":2}]}`, `{"a":[{"b":null,"c":[null,{"d":null}]},null]}`},
+		{`{"a":1}`, `{"a":[{"b":null}]}`},
+		{`{"a":null}`, `{"a":[{"b":null}]}`},
+		{`{"a":{"b":1}}`, `{"a":[{"b":null}]}`},
+		{`{"a":{"b":1}}`, `{"a":{"b":null,"c":[{"d":null}],"e":{"f":null}}}`},
+		{`{}`, `{"a":{"b":null,"c":[{"d":null}]}}`},
+		{`{"a":1}`, `{"a":{"b":null,"c":[[{"d":null}]]}}`},
+	} {
+		want, err := jsonpatch.MergePatch([]byte(row.object), []byte(row.patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Parse(string(types.MergePatchType), []byte(row.patch), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Apply(parse(t, row.object), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := json.Marshal(got); err != nil || string(text) != string(want) {
+			t.Errorf("%s of %s: %s, %v, want %s", row.patch, row.object, text, err, want)
 		}
 	}
 }
