@@ -33,11 +33,17 @@ func TestRawFields(t *testing.T) {
 			`"config":[{"opaque":{"driver":"a.b","parameters":` + raw + `}},{"opaque":{"driver":"a.b","parameters":` + other + `}}]}}}`, `"parameters":` + raw + `}},{"opaque":{"driver":"a.b","parameters":` + other},
 		{"a label beside them", "PATCH", claims + "/r", asMerge, `{"metadata":{"labels":{"a":"b"}}}`, `"parameters":` + other},
 		{"parameters of a class", "POST", "/apis/resource.k8s.io/v1/deviceclasses", asJSON, `{"metadata":{"name":"k"},"spec":{"config":[{"opaque":{"driver":"a.b","parameters":` + raw + `}}]}}`, `"parameters":` + raw},
+		{"JSON patch of a part", "PATCH", "/apis/resource.k8s.io/v1/deviceclasses/k?dryRun=All", asJSONPatch, `[{"op":"add","path":"/spec/config/0/opaque/parameters/e","value":0.0},{"op":"remove","path":"/spec/config/0/opaque/parameters/c"}]`, `"parameters":{"a":1.0,"b":12345678901234567890,"d":null,"e":0.0}`},
+		{"merge patch", "PATCH", "/apis/resource.k8s.io/v1/deviceclasses/k", asMerge, `{"spec":{"config":[{"opaque":{"driver":"a.b","parameters":{"c":null,"e":0.0,"f":[1e3]}}}]}}`, `"parameters":{"e":0.0,"f":[1e3]}`},
 	} {
 		w, body := e.do(x.method, x.path, http.Header{"Content-Type": {x.as}}, x.body)
 		if w.StatusCode/100 != 2 || !strings.Contains(body, x.want) {
 			t.Errorf("%s: %d %s\nwant %s", x.name, w.StatusCode, body, x.want)
 		}
+	}
+	// Another text is another value.
+	if w, body := e.do("PUT", ofApps+"/c", http.Header{"Content-Type": {asJSON}}, `{"metadata":{"name":"c"},"revision":3,"data":`+strings.Replace(raw, "1.0", "1", 1)+`}`); w.StatusCode != 422 || !strings.Contains(body, `\"b\":12345678901234567890,\"a\":1,`) {
+		t.Errorf("PUT of another text: %d %s", w.StatusCode, body)
 	}
 	for path, want := range map[string]string{ofApps + "/c": `"data":` + raw, ofApps + "/f": `"data":` + applied, claims + "/r": `"parameters":` + other, ofApps: `"data":` + raw} {
 		if w, body := e.do("GET", path, nil, ""); w.StatusCode != 200 || !strings.Contains(body, want) {

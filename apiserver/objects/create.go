@@ -203,6 +203,9 @@ func (o *Op) Check(obj, old tree.Object) error {
 // be found out.
 func (o *Op) validate(h *Strategy, obj, old tree.Object, warnings *[]string) (errs field.ErrorList, err error) {
 	defer o.ShowEmpty(obj)()
+	if obj, old, err = o.withTexts(obj, old); err != nil {
+		return nil, err
+	}
 	switch {
 	case h.Validation == nil:
 		errs = o.MetaErrors(obj, old)
@@ -353,7 +356,11 @@ func (o *Op) insert(ch Change) (Written, error) {
 		if err == nil && o.redecided == 0 && (race{o}).RulesStale() { // once: it need not be newer than now
 			err = o.again(&storage.RulesChangingError{Times: storage.MaxRulesChanged})
 		}
-		return Written{Object: ch.Object, Created: true}, err
+		if err != nil {
+			return Written{}, err
+		}
+		shown, err := o.withRaw(o.Resource, ch.Object)
+		return Written{Object: shown, Created: true}, err
 	}
 	if err := o.refusedNow(); err != nil {
 		return Written{}, err

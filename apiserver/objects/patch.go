@@ -29,11 +29,19 @@ func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Objec
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
-	if p.Type != types.JSONPatchType {
-		o.sent = p.Raw
-	}
 	sent, err = on.patched(o, p.Patch, old, cur)
 	return sent, old, err
+}
+
+// keepTexts keeps what a patch has made of an object as texts, for the fields that are kept as they
+// were sent.
+func (o *Op) keepTexts(p *patch.Patch, from tree.Object, model *schema.Model, cur *mvcc.Version) {
+	if !model.HasRaw() {
+		return
+	}
+	if o.sent = p.Texts(model.WithRaw(from, model.RawTexts(cur.Value()))); o.sent == nil {
+		o.sent = p.Raw
+	}
 }
 
 // fitPatched makes what a patch has made fit the model, and checks that it is the object that

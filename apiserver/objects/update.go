@@ -138,6 +138,7 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
+	o.keepTexts(p, from, model, cur)
 	if err := saysText(p, obj); err != nil {
 		return nil, err
 	}

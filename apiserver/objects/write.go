@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -101,6 +102,11 @@ func (o *Op) dryRun(key string, ch Change, before *mvcc.Version) (Written, error
 		}
 		ch.Object = read
 	}
+	shown, err := o.withRaw(o.Resource, ch.Object)
+	if err != nil {
+		return Written{}, err
+	}
+	ch.Object = shown
 	if before == nil {
 		// The guard of the entry would have looked at the namespace.
 		if err := o.refusedHere(key); err != nil {
@@ -197,11 +203,8 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 
 // withRaw is an object with the fields as they were sent that upstream keeps so.
 func (o *Op) withRaw(res *kinds.Resource, obj tree.Object) (tree.Object, error) {
-	if res.Custom {
-		return obj, nil
-	}
-	model, err := ModelOf(res)
-	if err != nil || !model.HasRaw() {
+	model, err := rawModelOf(res)
+	if model == nil {
 		return obj, err
 	}
 	texts := model.RawTexts(o.sent)
@@ -209,6 +212,32 @@ func (o *Op) withRaw(res *kinds.Resource, obj tree.Object) (tree.Object, error) 
 		texts = append(texts, model.RawTexts(o.current.Value())...)
 	}
 	return model.WithRaw(obj, texts), nil
+}
+
+// withTexts are an object and what it takes the place of with the texts of such fields, by which
+// upstream compares them, and which it shows.
+func (o *Op) withTexts(obj, old tree.Object) (exact, was tree.Object, err error) {
+	if exact, err = o.withRaw(o.Resource, obj); err != nil || old == nil || o.current == nil {
+		return exact, old, err
+	}
+	model, err := rawModelOf(o.Resource)
+	if model == nil {
+		return exact, old, err
+	}
+	return exact, model.WithRaw(old, model.RawTexts(o.current.Value())), nil
+}
+
+// rawModelOf is the model of a resource whose objects have fields that are kept as they are sent,
+// nil if they have none.
+func rawModelOf(res *kinds.Resource) (*schema.Model, error) {
+	if res.Custom {
+		return nil, nil
+	}
+	model, err := ModelOf(res)
+	if err != nil || !model.HasRaw() {
+		return nil, err
+	}
+	return model, nil
 }
 
 // withoutManagedFields is an object that does not say who owns its fields; nil if it says so

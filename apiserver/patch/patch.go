@@ -6,6 +6,7 @@ package patch
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -134,6 +135,32 @@ func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMet
 		return nil, strategicError(err)
 	}
 	return patched, nil
+}
+
+// Texts is what a JSON or a merge patch makes of an object, as upstream's library writes it: what the
+// patch has and what it leaves have their own texts in it, such as 1.0 for a number. exact is the
+// object that Apply was given, with json.RawMessage for what has a text. It is nil for a strategic
+// merge, which upstream does with values, and if Apply fails.
+func (p *Patch) Texts(exact map[string]any) []byte {
+	if p.Type == types.StrategicMergePatchType {
+		return nil
+	}
+	if p.Type == types.JSONPatchType {
+		exact, _ = p.touched.of(exact).(map[string]any)
+	}
+	doc, err := json.Marshal(exact)
+	if err != nil {
+		return nil
+	}
+	if p.Type == types.JSONPatchType {
+		doc, err = p.apply(doc)
+	} else {
+		doc, err = jsonpatch.MergePatch(doc, p.Raw)
+	}
+	if err != nil {
+		return nil
+	}
+	return doc
 }
 
 // errDirective is wrapped by errors for patches that the library fails on.

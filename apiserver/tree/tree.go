@@ -15,6 +15,8 @@
 package tree
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -221,6 +223,9 @@ func Equal(a, b any) bool {
 		if b, ok := b.(int64); ok {
 			return a == float64(b)
 		}
+	case json.RawMessage:
+		b, ok := b.(json.RawMessage)
+		return ok && bytes.Equal(a, b)
 	}
 	return a == b
 }
