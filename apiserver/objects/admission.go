@@ -54,7 +54,9 @@ func (o *Op) admit(obj, old tree.Object) (asked bool, err error) {
 	if !chain.Handles(a) {
 		return false, nil
 	}
+	hide := o.showEmpty(obj, true)
 	err = o.mutate(chain, a, obj, old)
+	hide()
 	o.refusedByPlugin = err != nil
 	return true, err
 }
@@ -106,6 +108,7 @@ func (o *Op) admitFinal(obj, old tree.Object) error {
 	if o.Subresource != nil && o.Subresource.Name == "scale" {
 		a.Object = o.scaleOf(obj)
 	}
+	defer o.showEmpty(obj, true)()
 	err := chain.Validate(o.Context, a)
 	o.refusedByPlugin = err != nil
 	return err

@@ -285,11 +285,14 @@ func (o *Op) validateStored(v Validation, obj, old tree.Object, warnings *[]stri
 
 // ShowEmpty gives an object the empty lists and maps that were sent and are not stored, until the
 // function that it returns is called: validation sees them.
-func (o *Op) ShowEmpty(obj tree.Object) (undo func()) {
-	if o.attributes.Replaced() { // it came of JSON, which upstream's types have written
+func (o *Op) ShowEmpty(obj tree.Object) (undo func()) { return o.showEmpty(obj, false) }
+
+// showEmpty is ShowEmpty for admission, too, which sees JSON: it has those that upstream's types write.
+func (o *Op) showEmpty(obj tree.Object, written bool) (undo func()) {
+	if o.attributes.Replaced() { // it came of such JSON
 		return func() {}
 	}
-	return o.emptied.Restore(obj, o.takesSent)
+	return o.emptied.Restore(obj, written, o.takesSent)
 }
 
 // takesSent reports whether a field at the top of the object is what the client has sent.

@@ -27,7 +27,7 @@ func (w *fitter) noteEmpty(v any) {
 		return
 	}
 	_, list := v.([]any)
-	if _, isMap := v.(map[string]any); !list && !isMap {
+	if !isEmpty(v) {
 		return
 	}
 	e, in, top := w.emptied, int32(0), len(w.path)-1
@@ -43,9 +43,13 @@ func (w *fitter) noteEmpty(v any) {
 }
 
 // Restore puts them into obj, which was made of the object that was fitted, where there is
-// nothing, and returns what takes them out again. obj is changed in place, as far as it has the same
-// lists and maps. Fields at the top of which whose is false are left as they are.
-func (e *Emptied) Restore(obj map[string]any, whose func(top string) bool) (undo func()) {
+// nothing, and returns what takes them out again, if they are empty still. obj is changed in place, as far as it
+// has the same lists and maps. Fields at the top of which whose is false are left as they are. With
+// written those are left out that upstream's types do not write: what is told in JSON does not have them.
+func (e *Emptied) Restore(obj map[string]any, written bool, whose func(top string) bool) (undo func()) {
+	if len(e.fields) == 0 {
+		return func() {}
+	}
 	type change struct {
 		in   map[string]any
 		name string
@@ -72,7 +76,7 @@ func (e *Emptied) Restore(obj map[string]any, whose func(top string) bool) (undo
 	for _, f := range e.fields {
 		in, _ := found[f.in].(map[string]any)
 		v, there := in[f.name]
-		if in == nil || v != nil || f.in == 0 && !whose(f.name) {
+		if in == nil || v != nil || f.in == 0 && !whose(f.name) || written && !there {
 			continue
 		}
 		changes = append(changes, change{in, f.name, there})
@@ -84,6 +88,9 @@ func (e *Emptied) Restore(obj map[string]any, whose func(top string) bool) (undo
 	}
 	return func() {
 		for _, c := range changes {
+			if !isEmpty(c.in[c.name]) {
+				continue
+			}
 			if c.null {
 				c.in[c.name] = nil
 			} else {
@@ -91,4 +98,14 @@ func (e *Emptied) Restore(obj map[string]any, whose func(top string) bool) (undo
 			}
 		}
 	}
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
 }
