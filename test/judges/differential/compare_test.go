@@ -362,7 +362,7 @@ func (d *differ) same(p path, a, b any) bool {
 		return false
 	}
 	switch p.form() {
-	case "metadata.resourceVersion":
+	case "metadata.resourceVersion", "deleteOptions.preconditions.resourceVersion":
 		return s != "" && t != ""
 	case "metadata.name", "name": // of an object, of a review
 		if d.generated != "" && len(s) == len(t) && len(s) > 5 && s[:len(s)-5] == t[:len(t)-5] {
