@@ -56,7 +56,11 @@ func (p dropPath) in(v any) bool {
 
 // drop takes what is at the path out of v, which is the caller's own; what is below it is
 // replaced.
-func (p dropPath) drop(v any) {
+func (p dropPath) drop(v any) { p.change(v, func(of tree.Object, name string) { delete(of, name) }) }
+
+// change calls do with each object that has something at the path, and its name there. v and the objects are
+// the caller's own.
+func (p dropPath) change(v any, do func(of tree.Object, name string)) {
 	switch x := v.(type) {
 	case tree.Object:
 		names := []string{p[0]}
@@ -68,17 +72,17 @@ func (p dropPath) drop(v any) {
 		}
 		for _, name := range names {
 			if len(p) == 1 {
-				delete(x, name)
+				do(x, name)
 			} else if p[1:].in(x[name]) {
 				x[name] = own(x[name])
-				p[1:].drop(x[name])
+				p[1:].change(x[name], do)
 			}
 		}
 	case []any:
 		for i, item := range x {
 			if p[1:].in(item) {
 				x[i] = own(item)
-				p[1:].drop(x[i])
+				p[1:].change(x[i], do)
 			}
 		}
 	}
@@ -102,54 +106,45 @@ func below(prefix string, paths []string) []string {
 }
 
 // closedInPods are below the specs of Pods and of their templates. Gates: GenericWorkload,
-// ContainerStopSignals, ClusterTrustBundleProjection, PodCertificateRequest.
+// ClusterTrustBundleProjection, PodCertificateRequest.
 var closedInPods = []string{
 	"schedulingGroup",
-	"containers[].lifecycle.stopSignal", "initContainers[].lifecycle.stopSignal", "ephemeralContainers[].lifecycle.stopSignal",
 	"volumes[].projected.sources[].clusterTrustBundle", "volumes[].projected.sources[].podCertificate",
 }
 
-// dropFromPods takes closedInPods out of the Pod's spec at a path, and lifecycles that had
-// nothing else.
+// dropFromPods takes closedInPods out of the Pod's spec at a path, and stop signals, whose gate is
+// ContainerStopSignals.
 func dropFromPods(spec string) func(obj, old tree.Object) {
 	drop := dropping(below(spec, closedInPods)...)
-	var lifecycles []dropPath
+	var lifecycles, signals []dropPath
 	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
 		lifecycles = append(lifecycles, dropPaths(spec+"."+kind+"[].lifecycle")...)
+		signals = append(signals, dropPaths(spec+"."+kind+"[].lifecycle.stopSignal")...)
 	}
-	signals := dropPaths(below(spec, closedInPods[1:4])...)
 	return func(obj, old tree.Object) {
-		var emptied []dropPath
-		for i, p := range signals {
-			if p.in(obj) && !p.in(old) {
-				emptied = append(emptied, lifecycles[i])
-			}
-		}
 		drop(obj, old)
-		for _, p := range emptied {
-			p.dropEmpty(obj)
+		if slices.ContainsFunc(signals, func(p dropPath) bool { return p.in(old) }) {
+			return // a container of any kind that has one lets all have one
+		}
+		for i, p := range signals {
+			if p.in(obj) {
+				lifecycles[i].change(obj, dropStopSignal)
+			}
 		}
 	}
 }
 
-// dropEmpty takes out what is at the path and has no fields. v is the caller's own.
-func (p dropPath) dropEmpty(v any) {
-	switch x := v.(type) {
-	case tree.Object:
-		child, ok := x[p[0]]
-		switch {
-		case !ok:
-		case len(p) > 1:
-			x[p[0]] = own(child)
-			p[1:].dropEmpty(x[p[0]])
-		case len(tree.As(child)) == 0:
-			delete(x, p[0])
-		}
-	case []any:
-		for i := range x {
-			x[i] = own(x[i])
-			p[1:].dropEmpty(x[i])
-		}
+// dropStopSignal takes the stop signal out of a container's lifecycle, and with it the lifecycle if it had nothing else.
+func dropStopSignal(container tree.Object, name string) {
+	l := tree.As(container[name])
+	switch {
+	case l["stopSignal"] == nil:
+	case len(l) == 1:
+		delete(container, name)
+	default:
+		l = tree.Clone(l)
+		delete(l, "stopSignal")
+		container[name] = l
 	}
 }
 
@@ -182,10 +177,3 @@ var (
 	)
 	prepareDriver = dropping("spec.preventPodSchedulingIfMissing")
 )
-
-// withoutFirstGeneration is for kinds whose objects have no generation until they change.
-func withoutFirstGeneration(obj, old tree.Object) {
-	if old == nil {
-		delete(tree.As(obj["metadata"]), "generation")
-	}
-}

@@ -16,7 +16,7 @@ func prepareClaim(obj, old tree.Object) {
 	if tree.Text(tree.As(spec["dataSourceRef"]), "namespace") != "" && was["dataSourceRef"] == nil {
 		delete(spec, "dataSourceRef")
 	}
-	if was["dataSource"] == nil && spec["dataSourceRef"] == nil && !fromClaimOrSnapshot(tree.As(spec["dataSource"])) {
+	if was["dataSource"] == nil && was["dataSourceRef"] == nil && spec["dataSourceRef"] == nil && !fromClaimOrSnapshot(tree.As(spec["dataSource"])) {
 		delete(spec, "dataSource")
 	}
 	source, ref := tree.As(spec["dataSource"]), tree.As(spec["dataSourceRef"])

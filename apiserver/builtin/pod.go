@@ -22,7 +22,7 @@ var podStrategy = objects.Strategy{
 
 // completePod makes a second of a negative grace period, as all versions have read it, and the addresses agree.
 func completePod(_ *objects.Op, obj, _ tree.Object) error {
-	agreePodIPs(obj)
+	agreeOnPodIPs(obj)
 	if n, _ := tree.Int(tree.Field(obj, "spec", "terminationGracePeriodSeconds")); n < 0 {
 		spec := tree.Clone(obj["spec"])
 		spec["terminationGracePeriodSeconds"] = int64(1)

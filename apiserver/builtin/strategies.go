@@ -83,7 +83,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
 
-		"csidrivers.storage.k8s.io": {Prepare: inOrder(prepareDriver, withoutFirstGeneration)},
+		"csidrivers.storage.k8s.io": {Prepare: prepareDriver},
 
 		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
 

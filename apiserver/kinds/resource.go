@@ -62,6 +62,7 @@ type Resource struct {
 	HasGeneration       bool   `json:"hasGeneration,omitempty"`       // metadata.generation begins with 1 and counts changes outside metadata and status
 	GenerationOf        string `json:"generationOf,omitempty"`        // a field of the metadata whose changes it counts, too
 	FirstGeneration     bool   `json:"firstGeneration,omitempty"`     // it begins with 1 and counts nothing (priority classes)
+	SentGeneration      bool   `json:"sentGeneration,omitempty"`      // it begins with what a new object is sent with (CSI drivers)
 	GracePeriod         bool   `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
 	ReturnsDeleted      bool   `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
 	Expires             bool   `json:"expires,omitempty"`             // objects go some time after their last write (events)
@@ -225,6 +226,11 @@ func (r *Resource) Key(namespace, name string) string {
 		return namespace + "/" + name
 	}
 	return name
+}
+
+// BeginsGeneration reports whether new objects get the generation 1, whatever they were sent with.
+func (r *Resource) BeginsGeneration() bool {
+	return r.FirstGeneration || r.HasGeneration && !r.SentGeneration
 }
 
 // IsStoredAs reports whether what is stored in a form is as the resource shows it.

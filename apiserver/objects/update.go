@@ -203,7 +203,7 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 		return Change{}, err
 	}
 	delete(meta, "resourceVersion") // "0" is no version
-	tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now())
+	tree.PrepareCreate(meta, o.Resource.BeginsGeneration(), o.Store.Now())
 	obj, err := o.newObject(obj)
 	if err != nil {
 		return Change{}, err
