@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/test/judges/random"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kjson "sigs.k8s.io/json"
@@ -32,16 +33,16 @@ func versions(t *testing.T) map[string][]*kinds.Resource {
 
 // shownAs is what upstream shows in one version of a body that was written in another and is stored in a third.
 func shownAs(t *testing.T, body tree.Object, from, storage, to apischema.GroupVersionKind) (tree.Object, error) {
-	internal, err := read(t, body, from)
+	internal, err := random.Read(t, body, from)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := keep(internal, storage)
+	kept, err := random.Keep(internal, storage)
 	if err != nil {
 		return nil, err
 	}
 	legacyscheme.Scheme.Default(kept)
-	if internal, err = legacyscheme.Scheme.ConvertToVersion(kept, internalOf(storage)); err != nil {
+	if internal, err = legacyscheme.Scheme.ConvertToVersion(kept, random.Internal(storage)); err != nil {
 		return nil, err
 	}
 	shown, err := legacyscheme.Scheme.ConvertToVersion(internal, to.GroupVersion())
@@ -49,7 +50,7 @@ func shownAs(t *testing.T, body tree.Object, from, storage, to apischema.GroupVe
 		return nil, err
 	}
 	shown.GetObjectKind().SetGroupVersionKind(to)
-	return asTree(t, shown), nil
+	return random.Tree(t, shown), nil
 }
 
 // TestConversions: what was written in one version is shown in another as upstream shows it, and in its own.
@@ -78,33 +79,33 @@ func judgeConversion(t *testing.T, from, storage, to *kinds.Resource) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, n := differences{}, 0
+	found, n := random.Differences{}, 0
 	for ; n < *objects; n++ {
 		obj, err := legacyscheme.Scheme.New(from.GVK())
 		if err != nil {
 			t.Fatal(err)
 		}
-		fill(*first+int64(n), obj)
+		random.Filler{}.Fill(*first+int64(n), obj)
 		obj.GetObjectKind().SetGroupVersionKind(from.GVK())
-		ours := asTree(t, obj)
+		ours := random.Tree(t, obj)
 		theirs, err := shownAs(t, ours, from.GVK(), storage.GVK(), to.GVK())
 		if err != nil {
 			continue // of an object that upstream refuses
 		}
 		if _, err := model.Fit(ours); err != nil {
-			found.add("", "taken", err.Error())
+			found.Add("", "taken", err.Error())
 			continue
 		}
 		fillIn(t, from, model, ours)
 		shown, err := kinds.Convert(ours, from, to)
 		if err != nil {
-			found.add("", "converted", err.Error())
+			found.Add("", "converted", err.Error())
 			continue
 		}
-		found.compare("", theirs, asSent(t, shown))
+		found.Compare("", theirs, asSent(t, shown))
 	}
 	for _, path := range slices.Sorted(maps.Keys(found)) {
-		t.Errorf("%s stored as %s and shown as %s: %d of %d: %s: %s", from.GVK(), storage.GVK(), to.GVK(), found[path].count, n, path, found[path].example)
+		t.Errorf("%s stored as %s and shown as %s: %d of %d: %s: %s", from.GVK(), storage.GVK(), to.GVK(), found[path].Count, n, path, found[path].Example)
 	}
 	return n
 }

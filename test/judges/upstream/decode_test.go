@@ -15,6 +15,7 @@ import (
 	apiobjects "github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -147,7 +148,7 @@ func decodedUpstream(t *testing.T, body []byte, gvk apischema.GroupVersionKind, 
 	if !ok {
 		t.Fatal(media)
 	}
-	decoder := legacyscheme.Codecs.DecoderToVersion(info.StrictSerializer, internalOf(gvk))
+	decoder := legacyscheme.Codecs.DecoderToVersion(info.StrictSerializer, random.Internal(gvk))
 	internal, got, err := decoder.Decode(body, &gvk, nil)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok && internal != nil {
 		for _, e := range strict.Errors() {
@@ -163,12 +164,12 @@ func decodedUpstream(t *testing.T, body []byte, gvk apischema.GroupVersionKind, 
 	case *got != gvk:
 		return nil, nil, errors.New("another kind")
 	}
-	kept, err := keep(internal, gvk)
+	kept, err := random.Keep(internal, gvk)
 	if err != nil {
 		return nil, nil, err
 	}
 	kept.GetObjectKind().SetGroupVersionKind(gvk)
-	return asTree(t, kept), found, nil
+	return random.Tree(t, kept), found, nil
 }
 
 func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (obj tree.Object, found []string, err error) {
@@ -193,8 +194,8 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted := known(t, "testdata/defaults.txt")
-	maps.Copy(accepted, known(t, "testdata/decode.txt"))
+	accepted := random.Known(t, "testdata/defaults.txt")
+	maps.Copy(accepted, random.Known(t, "testdata/decode.txt"))
 	if testing.Short() {
 		*objects = min(*objects, 60)
 	}
@@ -205,12 +206,12 @@ func TestDecode(t *testing.T) {
 			if !legacyscheme.Scheme.Recognizes(gvk) {
 				continue
 			}
-			found := differences{}
+			found := random.Differences{}
 			example := func(at, body string) {
 				if found[at] == nil {
-					found[at] = &difference{example: body[:min(len(body), 600)]}
+					found[at] = &random.Difference{Example: body[:min(len(body), 600)]}
 				}
-				found[at].count++
+				found[at].Count++
 			}
 			for n := range *objects {
 				obj, err := legacyscheme.Scheme.New(gvk)
@@ -218,9 +219,9 @@ func TestDecode(t *testing.T) {
 					t.Fatal(err)
 				}
 				seed := *first + int64(n)
-				fill(seed, obj)
+				random.Filler{}.Fill(seed, obj)
 				obj.GetObjectKind().SetGroupVersionKind(gvk)
-				body := oddBody(rand.New(rand.NewPCG(uint64(seed), 1)), asTree(t, obj))
+				body := oddBody(rand.New(rand.NewPCG(uint64(seed), 1)), random.Tree(t, obj))
 				theirs, strict, err := decodedUpstream(t, body, gvk, media)
 				ours, warned, err2 := decodedHere(t, body, res, media)
 				tried++
@@ -232,7 +233,7 @@ func TestDecode(t *testing.T) {
 					example("refused here: "+short(err2.Error()), string(body))
 				default:
 					taken++
-					found.compare("", theirs, ours)
+					found.Compare("", theirs, ours)
 					slices.Sort(strict)
 					if strict = slices.Compact(strict); len(strict) != len(warned) {
 						example(fmt.Sprintf("findings: upstream %q, here %q", strict, warned), string(body))
@@ -241,7 +242,7 @@ func TestDecode(t *testing.T) {
 			}
 			for _, path := range slices.Sorted(maps.Keys(found)) {
 				if _, ok := accepted[gvk.Kind+" "+path]; !ok {
-					t.Errorf("%s, %s: %d times: %s: %s", media, gvk, found[path].count, path, found[path].example)
+					t.Errorf("%s, %s: %d times: %s: %s", media, gvk, found[path].Count, path, found[path].Example)
 				}
 			}
 		}
