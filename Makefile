@@ -112,6 +112,7 @@ check: tools/bin/staticcheck tools/bin/govulncheck ## Format, vet, lint, advisor
 	go mod tidy -diff
 	cd test/storage && go mod tidy -diff
 	cd test/judges/etcd && go mod tidy -diff
+	cd test/judges/writes && go mod tidy -diff
 	go vet ./...
 	tools/bin/staticcheck ./...
 	go run ./test/advisories -release $(RELEASE_GO)
@@ -153,6 +154,11 @@ test-race: ## Run the race detector over all goroutines and locks, 200 seeds, an
 	$(call judge_storage,$(KEPT))
 	$(call judge_etcd,$(KEPT))
 
+# Kubernetes' own code as the judge of what becomes of writes, in a module of its own: it links etcd's client.
+.PHONY: judge-writes
+judge-writes: ## Hold what becomes of random writes to Kubernetes' own strategies, plugins and quotas (a minute)
+	cd test/judges/writes && go vet ./... && $(go_test) ./...
+
 # The measured packages run one after the other with nothing beside them.
 .PHONY: test-all
 test-all: test-deps build kubectls helms kwok ## Test everything else: other clients, faults, hosts, measured tests (root and apt; an hour)
@@ -161,7 +167,7 @@ test-all: test-deps build kubectls helms kwok ## Test everything else: other cli
 	$(go_test) ./test/sim -first 2000 -seeds 500
 	$(MAKE) --no-print-directory test-http2
 	$(call run_tier,measured alone,$(with_programs) $(go_test) -p 1)
-	$(MAKE) --no-print-directory judge-planted
+	$(MAKE) --no-print-directory judge-planted judge-writes
 	cd test/clients && go mod tidy -diff && go vet ./...
 	cd test/ecosystem && go mod tidy -diff && go vet ./...
 	cd test/storage && $(go_test) ./...

@@ -4,6 +4,6 @@
 // product.
 //
 // The directories below are judges too: differential compares answers with those of a real
-// kube-apiserver, testcmd runs kubectl's own contract suite, load the load tools of others. planted has recorded runs with
+// kube-apiserver, upstream and writes hold what is done here to Kubernetes' own functions, testcmd runs kubectl's own contract suite, load the load tools of others. planted has recorded runs with
 // planted bugs.
 package judges
