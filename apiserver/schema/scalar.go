@@ -45,6 +45,9 @@ func fitScalar(s shape, v any) (fitted any, changed bool, err error) {
 		if text, ok := v.(string); ok {
 			return fitBytes(v, text)
 		}
+		if list, ok := v.([]any); ok && len(list) == 0 { // no bytes, as Go's decoder has it
+			return "", true, nil
+		}
 	case shapeTime:
 		if text, ok := v.(string); ok {
 			return fitTime(v, text, time.RFC3339)

@@ -298,7 +298,7 @@ var rooms = map[string]room{
 	"test/judges/differential": {},
 	"test/judges/upstream":     {},
 	// Random objects, for judges.
-	"test/judges/random": {},
+	"test/judges/random": {ours: []string{"apiserver/tree"}},
 	// Load tools of others, measured as our own loads are; kperf's data by client-go.
 	"test/judges/load": {ours: []string{"bench/client", "bench/host", "bench/report"}, reach: noRaft},
 	// What happened in a run, and who judges it.
