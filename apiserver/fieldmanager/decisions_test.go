@@ -92,7 +92,8 @@ func step(t *testing.T, m *Manager, live, sent map[string]any, op, manager strin
 	obj := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing"}
 	meta := map[string]any{"name": "n"}
 	if op == "update" {
-		maps.Copy(meta, live["metadata"].(map[string]any))
+		before, _ := live["metadata"].(map[string]any) // an object that is not there has none
+		maps.Copy(meta, before)
 	}
 	sentMeta, _ := sent["metadata"].(map[string]any)
 	maps.Copy(meta, sentMeta)

@@ -93,7 +93,7 @@ func New(cfg Config) (*Manager, error) {
 	}
 	// The form for custom resources goes through one version, not through one of each
 	// group: events are in two groups.
-	empty := creater{cfg.Zero}
+	empty := creater{cfg.Zero, cfg.Versions[0].Schema != nil}
 	library := func(v versions) (*managedfields.FieldManager, error) {
 		return managedfields.NewDefaultCRDFieldManager(t, v, defaulter(cfg.Default), empty, of, of.GroupVersion(), cfg.Subresource, reset)
 	}
@@ -117,6 +117,9 @@ func New(cfg Config) (*Manager, error) {
 		}
 	}
 	made.zero = made.Nothing()
+	if made.zero["metadata"] == nil {
+		made.zero["metadata"] = map[string]any{} // nobody owns the metadata as a whole
+	}
 	return made, nil
 }
 
@@ -270,14 +273,17 @@ func (d defaulter) Default(in runtime.Object) {
 }
 
 // creater is the runtime.ObjectCreater of one resource.
-type creater struct{ zero func() map[string]any }
+type creater struct {
+	zero   func() map[string]any
+	custom bool // upstream's object has no metadata until it is given some
+}
 
 func (c creater) New(kind apischema.GroupVersionKind) (runtime.Object, error) {
 	obj := map[string]any{}
 	if c.zero != nil {
 		obj = c.zero()
 	}
-	if obj["metadata"] == nil {
+	if !c.custom && obj["metadata"] == nil {
 		obj["metadata"] = map[string]any{}
 	}
 	u := &unstructured.Unstructured{Object: obj}

@@ -189,3 +189,31 @@ func TestAncientChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestCustomCreatedWithManagers: a custom resource that is made has its metadata then, so nobody who is
+// named in what was sent owns them as a whole.
+func TestCustomCreatedWithManagers(t *testing.T) {
+	m := things(t, "")
+	entry := func(fields map[string]any) map[string]any {
+		return map[string]any{"manager": "other", "operation": "Update", "apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+	}
+	for _, row := range []struct {
+		fields map[string]any
+		stays  bool
+	}{
+		{map[string]any{"f:metadata": map[string]any{}}, false},
+		{map[string]any{"f:status": map[string]any{}}, true},
+	} {
+		obj := map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Thing", "spec": map[string]any{"s": "a"},
+			"metadata": map[string]any{"name": "n", "managedFields": []any{entry(row.fields)}},
+		}
+		out, err := m.Update(m.Nothing(), obj, "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(managedOf(t, out), `"manager":"other"`); got != row.stays {
+			t.Errorf("%v: %s", row.fields, managedOf(t, out))
+		}
+	}
+}

@@ -133,7 +133,8 @@ func copied(t testing.TB, obj map[string]any) map[string]any {
 // managedOf is what matters of managedFields: all but the times.
 func managedOf(t testing.TB, obj map[string]any) string {
 	t.Helper()
-	entries, _ := obj["metadata"].(map[string]any)["managedFields"].([]any)
+	meta, _ := obj["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
 	var out []map[string]any
 	for _, e := range entries {
 		entry := map[string]any{}
