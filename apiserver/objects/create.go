@@ -242,7 +242,7 @@ func (o *Op) MetaErrors(obj, old tree.Object) field.ErrorList {
 	errs := tree.ValidateMeta(meta, tree.NamePath)
 	update := tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))
 	for _, e := range errs {
-		if at, _, _ := strings.Cut(strings.TrimPrefix(e.Field, "metadata."), "["); at == "labels" || at == "annotations" || strings.HasPrefix(at, "ownerReferences") {
+		if at, _, _ := strings.Cut(strings.TrimPrefix(e.Field, "metadata."), "["); at == "labels" || at == "annotations" || at == "managedFields" || strings.HasPrefix(at, "ownerReferences") {
 			update = append(update, e)
 		}
 	}

@@ -124,7 +124,46 @@ func ValidateMeta(meta Object, rule NameRule) field.ErrorList {
 	if list, ok := Strings(meta["finalizers"]); ok && len(list) > 0 {
 		errs = append(errs, apivalidation.ValidateFinalizers(list, metadataPath.Child("finalizers"))...)
 	}
+	if managers := StrangeManagers(meta); managers != nil {
+		errs = append(errs, metav1validation.ValidateManagedFields(managers, metadataPath.Child("managedFields"))...)
+	}
 	return errs
+}
+
+// PlainManagers accepts entries of managedFields in which nothing is wrong but for their fields.
+func PlainManagers(x any) bool {
+	list, ok := x.([]any)
+	for _, x := range list {
+		e, isEntry := x.(Object)
+		manager, operation, of := Text(e, "manager"), Text(e, "operation"), Text(e, "fieldsType")
+		if !isEntry || len(manager) > 128 || operation != "Update" && operation != "Apply" || of != "" && of != "FieldsV1" || len(Text(e, "subresource")) > 64 {
+			return false
+		}
+		for _, c := range []byte(manager) {
+			if c < ' ' || c > '~' {
+				return false
+			}
+		}
+	}
+	return ok
+}
+
+// StrangeManagers are the managedFields of metadata, without their fields, for upstream's validation
+// to look at; nil if they are plain.
+func StrangeManagers(meta Object) []metav1.ManagedFieldsEntry {
+	list := List(meta["managedFields"])
+	if len(list) == 0 || PlainManagers(list) {
+		return nil
+	}
+	entries := make([]metav1.ManagedFieldsEntry, len(list))
+	for i, x := range list {
+		e := As(x)
+		entries[i] = metav1.ManagedFieldsEntry{
+			Manager: Text(e, "manager"), Operation: metav1.ManagedFieldsOperationType(Text(e, "operation")),
+			FieldsType: Text(e, "fieldsType"), Subresource: Text(e, "subresource"),
+		}
+	}
+	return entries
 }
 
 // NameRule is a rule of apimachinery's validation package for metadata.name.

@@ -16,7 +16,7 @@
 //
 // The functions read upstream's internal types. An object is decoded from its tree into
 // the type of k8s.io/api (package typed), which converts to the internal one by sharing nearly
-// all of its memory. managedFields are left out: they are as large as the rest, and package
+// all of its memory. The fields of managedFields are left out: they are as large as the rest, and package
 // fieldmanager has made them. What that would cost is saved where no answer can change, and
 // TestAsUpstream holds all of it against everything decoded by upstream's converter and asked:
 //

@@ -128,7 +128,7 @@ func plainMetadata(obj, old tree.Object) bool {
 		case "annotations":
 			is = plainTexts(x, func(value string) bool { return len(value) < 4096 }) // all of them: see plainTexts
 		case "managedFields":
-			is = plainManagers(x)
+			is = tree.PlainManagers(x)
 		default:
 			return false
 		}
@@ -172,22 +172,4 @@ func plainTexts(x any, value func(string) bool) bool {
 		}
 	}
 	return true
-}
-
-// plainManagers accepts entries of managedFields in which nothing is wrong but for their fields.
-func plainManagers(x any) bool {
-	list, ok := x.([]any)
-	for _, x := range list {
-		e, isEntry := x.(tree.Object)
-		manager, operation, of := tree.Text(e, "manager"), tree.Text(e, "operation"), tree.Text(e, "fieldsType")
-		if !isEntry || len(manager) > 128 || operation != "Update" && operation != "Apply" || of != "" && of != "FieldsV1" || len(tree.Text(e, "subresource")) > 64 {
-			return false
-		}
-		for _, c := range []byte(manager) {
-			if c < ' ' || c > '~' {
-				return false
-			}
-		}
-	}
-	return ok
 }

@@ -31,14 +31,10 @@ type asUpstream interface {
 
 func (r rules[V, I]) converted(obj tree.Object) (*I, error) {
 	var v V
-	meta := maps.Clone(tree.As(obj["metadata"]))
-	delete(meta, "managedFields")
-	obj = maps.Clone(obj)
-	obj["metadata"] = meta
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &v); err != nil {
 		return nil, fmt.Errorf("decode a %T: %w", v, err)
 	}
-	return r.internal(&v)
+	return r.internal(&v, nil)
 }
 
 func (r rules[V, I]) createAsUpstream(obj tree.Object, namespaced bool) (errs field.ErrorList) {
@@ -47,7 +43,7 @@ func (r rules[V, I]) createAsUpstream(obj tree.Object, namespaced bool) (errs fi
 	if err != nil {
 		return undecodable(err)
 	}
-	if errs = append(managers(obj), r.create(in)...); len(errs) > 0 {
+	if errs = r.create(in); len(errs) > 0 {
 		return errs
 	}
 	return apivalidation.ValidateObjectMetaAccessor(metaOf(in), namespaced, tree.PathSegmentName, metadataPath)
@@ -70,7 +66,7 @@ func (r rules[V, I]) updateAsUpstream(subresource string, obj, old tree.Object, 
 	if part := r.parts[subresource]; part != nil {
 		validate = part
 	}
-	errs = append(managers(obj), apivalidation.ValidateObjectMetaAccessor(metaOf(in), namespaced, tree.PathSegmentName, metadataPath)...)
+	errs = apivalidation.ValidateObjectMetaAccessor(metaOf(in), namespaced, tree.PathSegmentName, metadataPath)
 	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(metaOf(in), metaOf(was), metadataPath)...)
 	return append(errs, validate(in, was)...)
 }

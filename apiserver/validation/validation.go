@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/apiserver/typed"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/capabilities"
@@ -70,7 +69,7 @@ func (r rules[V, I]) Create(obj tree.Object, namespaced bool, warnings *[]string
 	if err != nil {
 		return undecodable(err)
 	}
-	if errs = append(managers(obj), r.create(in)...); len(errs) > 0 {
+	if errs = r.create(in); len(errs) > 0 {
 		return errs
 	}
 	errs = createdMeta(metaOf(in), namespaced)
@@ -101,7 +100,7 @@ func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced
 	if part := r.parts[subresource]; part != nil {
 		validate = part
 	}
-	errs = append(managers(obj), updatedMeta(metaOf(in), metaOf(was), namespaced)...)
+	errs = updatedMeta(metaOf(in), metaOf(was), namespaced)
 	errs = append(errs, validate(in, was)...)
 	r.tell(errs, in, was, warnings)
 	return errs
@@ -159,7 +158,7 @@ func (r rules[V, I]) decode(obj tree.Object) (*I, error) {
 	if err := typed.DecodeUnmanaged(obj, &out); err != nil {
 		return nil, fmt.Errorf("decode a %T: %w", out, err)
 	}
-	return r.internal(&out)
+	return r.internal(&out, obj)
 }
 
 // decodeBoth decodes an object and what it takes the place of. They share what is the same in both:
@@ -173,16 +172,21 @@ func (r rules[V, I]) decodeBoth(obj, old tree.Object) (in, was *I, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("decode a %T: %w", out, err)
 	}
-	if in, err = r.internal(&out); err == nil {
-		was, err = r.internal(&before)
+	if in, err = r.internal(&out, obj); err == nil {
+		was, err = r.internal(&before, nil)
 	}
 	return in, was, err
 }
 
-func (r rules[V, I]) internal(v *V) (*I, error) {
+// internal is an object in the internal type, with managedFields of the tree that it was decoded from
+// if something may be wrong with them.
+func (r rules[V, I]) internal(v *V, obj tree.Object) (*I, error) {
 	in := new(I)
 	if err := r.convert(v, in, nil); err != nil {
 		return nil, fmt.Errorf("convert a %T: %w", *v, err)
+	}
+	if managers := tree.StrangeManagers(tree.As(obj["metadata"])); managers != nil {
+		metaOf(in).SetManagedFields(managers)
 	}
 	return in, nil
 }
@@ -196,23 +200,6 @@ func init() { capabilities.Initialize(capabilities.Capabilities{AllowPrivileged:
 // model can be held: the model is made from the type.
 func undecodable(err error) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, err)}
-}
-
-// managers is what is wrong with managedFields, but for the fields themselves.
-func managers(obj tree.Object) field.ErrorList {
-	list := tree.List(tree.As(obj["metadata"])["managedFields"])
-	if len(list) == 0 || plainManagers(list) {
-		return nil
-	}
-	entries := make([]metav1.ManagedFieldsEntry, len(list))
-	for i, x := range list {
-		e := tree.As(x)
-		entries[i] = metav1.ManagedFieldsEntry{
-			Manager: tree.Text(e, "manager"), Operation: metav1.ManagedFieldsOperationType(tree.Text(e, "operation")),
-			FieldsType: tree.Text(e, "fieldsType"), Subresource: tree.Text(e, "subresource"),
-		}
-	}
-	return metavalidation.ValidateManagedFields(entries, metadataPath.Child("managedFields"))
 }
 
 // Kinds are the resources that Of knows, sorted.
