@@ -46,13 +46,18 @@ var definitionStrategy = objects.Strategy{
 }
 
 // copyDefinitionStatus is the status. One without stored versions has that in which the definition
-// that was sent stores: it is a default, which comes before the spec is taken back.
+// that was sent stores: it is a default, which comes before the spec is taken back. If that stores in
+// none, it is the default of what is stored.
 func copyDefinitionStatus(o *objects.Op, obj, sent, old tree.Object) error {
 	if err := objects.CopyStatus(o, obj, sent, old); err != nil {
 		return err
 	}
 	state := tree.As(obj["status"])
-	if version := crd.StorageVersionName(sent); version != "" && len(tree.List(state["storedVersions"])) == 0 {
+	version := crd.StorageVersionName(sent)
+	if version == "" {
+		version = crd.StorageVersionName(obj)
+	}
+	if version != "" && len(tree.List(state["storedVersions"])) == 0 {
 		state = tree.Clone(state)
 		state["storedVersions"] = []any{version}
 		obj["status"] = state

@@ -10,6 +10,10 @@ import (
 )
 
 var daemonSetStrategy = objects.Strategy{
+	Fit: func(obj tree.Object) error {
+		_, err := templateGeneration(obj)
+		return err
+	},
 	Complete: readTemplateGeneration,
 	Prepare:  inOrder(prepareTemplate, countTemplateGeneration),
 }

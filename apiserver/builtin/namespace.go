@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // immortalNamespaces cannot be deleted, as upstream has it.
@@ -29,7 +30,6 @@ var namespaceStrategy = objects.Strategy{
 		return nil
 	},
 	Prepare: func(obj, old tree.Object) {
-		labelNamespace(obj)
 		if old != nil {
 			return
 		}
@@ -41,6 +41,11 @@ var namespaceStrategy = objects.Strategy{
 		tree.SetFinalizers(spec, list)
 		obj["spec"] = spec
 		obj["status"] = tree.Object{"phase": namespaceActive}
+	},
+	// A name that the server has made is in the label when it has been validated, so that nothing is said of it twice.
+	Allocate: func(_ *objects.Op, obj, _ tree.Object) (field.ErrorList, error) {
+		labelNamespace(obj)
+		return nil, nil
 	},
 	// Only the finalize subresource changes the spec's finalizers.
 	ForUser: func(o *objects.Op, obj, old tree.Object) error {

@@ -85,6 +85,9 @@ const definitions = "io.k8s.apiextensions-apiserver."
 // where upstream gives a list a default if it is nil, and not if it is empty.
 const scalingRules = "io.k8s.api.autoscaling.v2.HPAScalingRules"
 
+// noFields is the only model of a type without fields. The others whose schemas name none may have any.
+const noFields = definitions + "pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
+
 const refPrefix = "#/components/schemas/"
 
 // named are the models whose JSON form is not what their schema's type says.
@@ -214,7 +217,7 @@ func (c *compiler) object(n *node, d *document) error {
 		n.goType = "map[string]" + elem.goType
 		return nil
 	}
-	if len(d.Properties) == 0 {
+	if len(d.Properties) == 0 && n.model != noFields {
 		n.shape = shapeAny
 		return nil
 	}
