@@ -41,6 +41,20 @@ type Body struct {
 // are *apierrors.StatusError: 400 for what does not parse, 413 above MaxBody,
 // 415 for an unknown Content-Type.
 func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) {
+	b, err := decode(contentType, body, res)
+	if err == nil {
+		if err = CheckType(b.Object); err != nil {
+			return Body{}, unrecognized(res, err, body)
+		}
+	}
+	return b, err
+}
+
+// DecodeApplied is Decode of a configuration that is applied, in YAML. What it says of its type may be
+// no text: that is the merge's to refuse.
+func DecodeApplied(body []byte, res *kinds.Resource) (Body, error) { return decode(YAML, body, res) }
+
+func decode(contentType string, body []byte, res *kinds.Resource) (Body, error) {
 	if len(body) > MaxBody {
 		return Body{}, status.BodyTooLarge(MaxBody)
 	}
@@ -122,6 +136,10 @@ func kindOf(res *kinds.Resource) string {
 	return res.Kind
 }
 
+func unrecognized(res *kinds.Resource, err error, body []byte) error {
+	return status.Unrecognized(kindOf(res), fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
+}
+
 // decodeJSON parses text; body is the same for error texts.
 func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
 	keep := floats
@@ -133,11 +151,8 @@ func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
 	if err == nil {
 		obj, err = object(tree)
 	}
-	if err == nil {
-		err = CheckType(obj)
-	}
 	if err != nil {
-		return Body{}, status.Unrecognized(kindOf(res), fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
+		return Body{}, unrecognized(res, err, body)
 	}
 	return Body{Object: obj, Duplicates: duplicates, Numbers: kept}, nil
 }

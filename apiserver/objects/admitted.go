@@ -64,10 +64,9 @@ func (o *Op) keepManagedFields(obj tree.Object, before any) {
 	if meta == nil || sameList(now, before) {
 		return
 	}
-	var read metav1.ObjectMeta
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.Object{"managedFields": now}, &read)
+	entries, err := readManagers(now)
 	if err == nil {
-		err = managedfields.ValidateManagedFields(read.ManagedFields)
+		err = managedfields.ValidateManagedFields(entries)
 	}
 	if err == nil {
 		return
@@ -76,6 +75,13 @@ func (o *Op) keepManagedFields(obj tree.Object, before any) {
 		delete(meta, "managedFields")
 	}
 	o.Warn([]string{fmt.Sprintf(invalidManagedFields, err)})
+}
+
+// readManagers reads managedFields.
+func readManagers(list any) ([]metav1.ManagedFieldsEntry, error) {
+	var read metav1.ObjectMeta
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.Object{"managedFields": list}, &read)
+	return read.ManagedFields, err
 }
 
 const invalidManagedFields = ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: %v"

@@ -174,7 +174,7 @@ func (o *Op) DecodePut(contentType string, raw []byte, on Target) (Put, error) {
 
 // DecodeApply decodes a configuration.
 func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
-	body, err := codec.Decode(codec.YAML, raw, on.Kind(o))
+	body, err := codec.DecodeApplied(raw, on.Kind(o))
 	if err != nil {
 		return a, err
 	}

@@ -100,6 +100,12 @@ func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.
 	if o.Resource.Custom {
 		body = withoutBadTimes(body)
 	}
+	// The library takes managers that it cannot read for none.
+	if list := tree.List(tree.Field(body, "metadata", "managedFields")); len(list) > 0 {
+		if _, err := readManagers(list); err != nil {
+			return nil, status.BadRequest("metadata.managedFields must be nil")
+		}
+	}
 	c, err := canonical(body, model)
 	if err != nil {
 		return nil, status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
@@ -112,12 +118,16 @@ func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.
 func withoutBadTimes(body tree.Object) tree.Object {
 	meta := tree.As(body["metadata"])
 	for _, name := range [...]string{"creationTimestamp", "deletionTimestamp"} {
-		s, ok := meta[name].(string)
-		if _, err := time.Parse(time.RFC3339, s); !ok || err == nil {
+		switch v := meta[name].(type) {
+		case nil, tree.Object, []any: // which the merge refuses
 			continue
+		case string:
+			if _, err := time.Parse(time.RFC3339, v); err == nil {
+				continue
+			}
 		}
 		meta = tree.Clone(meta)
-		delete(meta, name)
+		meta[name] = nil // it owns the field
 		body = maps.Clone(body)
 		body["metadata"] = meta
 	}
@@ -147,6 +157,9 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 		gv, err := apischema.ParseGroupVersion(tree.Text(obj, "apiVersion"))
 		if err != nil {
 			return nil, invalidPatch(string(p.Raw), err.Error())
+		}
+		if v, there := obj["apiVersion"]; there && v == nil {
+			return nil, invalidPatch(string(p.Raw), ".apiVersion accessor error: <nil> is of the type <nil>, expected string")
 		}
 		err = saysKind(obj, o.Resource)
 		if gv.Group != o.Resource.Group && tree.Text(obj, "apiVersion") != "" && !errors.Is(err, errNoKind) {
