@@ -27,6 +27,10 @@ func (c *call) readPatch(on objects.Target) (f codec.Format, want objects.Patch,
 	if err != nil {
 		return
 	}
-	want.Patch, err = patch.Parse(c.r.Header.Get("Content-Type"), raw, c.Resource.Custom)
+	parse := patch.Parse
+	if on == objects.Scale {
+		parse = patch.ParseOfScale
+	}
+	want.Patch, err = parse(c.r.Header.Get("Content-Type"), raw, c.Resource.Custom)
 	return
 }

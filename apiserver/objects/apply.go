@@ -155,6 +155,11 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 		return nil, nil, err
 	}
 	if on == Scale { // take compares the rest
+		if replicas, there := tree.As(a.body["spec"])["replicas"]; there && replicas == nil {
+			if err := a.noReplicas(o, merged); err != nil {
+				return nil, nil, err
+			}
+		}
 		return merged, old, validScale(o, a.body)
 	}
 	// Another uid is an attempt to change it, which validation refuses.
@@ -163,6 +168,16 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 		return nil, nil, err
 	}
 	return merged, old, o.checkRevision(meta, cur)
+}
+
+// noReplicas takes back the default of the object for the replicas that a Scale says are null: a Scale
+// has none.
+func (a Apply) noReplicas(o *Op, merged tree.Object) error {
+	var none any
+	if !o.Resource.Custom {
+		none = int64(0)
+	}
+	return tree.Set(merged, o.Subresource.SpecReplicas, none)
 }
 
 // hasReplicas reports whether a Scale of the object says how many replicas it wants: none are left out.

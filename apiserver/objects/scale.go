@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -12,9 +13,9 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -90,7 +91,7 @@ func (scale) Shown(o *Op, obj tree.Object) tree.Object { return o.scaleOf(obj) }
 
 // configuration is the object as far as a Scale shows it.
 func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Object, error) {
-	if gvk := schema.FromAPIVersionAndKind(tree.Text(body, "apiVersion"), tree.Text(body, "kind")); gvk != scaleKind.GVK() {
+	if gvk := (&unstructured.Unstructured{Object: body}).GroupVersionKind(); gvk != scaleKind.GVK() {
 		return nil, status.BadRequest("invalid object type: %v", gvk)
 	}
 	if _, ok := tree.Field(body, "metadata", "managedFields").([]any); ok {
@@ -110,7 +111,7 @@ func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Objec
 		}
 	}
 	c := tree.Object{"kind": o.Resource.Kind, "apiVersion": o.Resource.GroupVersion().String(), "metadata": meta}
-	if replicas := tree.Lookup(body, "spec.replicas"); replicas != nil {
+	if replicas, there := tree.As(body["spec"])["replicas"]; there { // null, too: who applies it owns the field
 		err = tree.Set(c, o.Subresource.SpecReplicas, replicas)
 	}
 	return c, err
@@ -124,8 +125,8 @@ func fitsScale(o *Op, body tree.Object) error {
 	}
 	fitted := runtime.DeepCopyJSON(body)
 	dropNulls(fitted)
-	if replicas, ok := tree.Int(tree.Lookup(body, "spec.replicas")); ok && !o.Resource.Custom && int64(int32(replicas)) != replicas {
-		delete(tree.As(fitted["spec"]), "replicas") // of too many replicas a conflict is told first
+	if isNumber(tree.Lookup(body, "spec.replicas")) {
+		delete(tree.As(fitted["spec"]), "replicas") // of a number that is none of replicas a conflict is told first
 	}
 	unknown, err := model.FitKeeping(fitted)
 	if err != nil {
@@ -135,6 +136,14 @@ func fitsScale(o *Op, body tree.Object) error {
 		return status.BadRequest("failed to create typed patch object (%s; %s): .%s: field not declared in schema", o.Key(), scaleKind.GVK(), unknown[0])
 	}
 	return nil
+}
+
+func isNumber(v any) bool {
+	switch v.(type) {
+	case int64, float64, json.Number:
+		return true
+	}
+	return false
 }
 
 func (scale) inserts() bool { return false }
@@ -197,7 +206,10 @@ func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object,
 		if o.Info.Verb == "patch" {
 			same = sameOwnersAfterMutation
 		}
-		o.dedupOwners(tree.Clone(sent["metadata"]), same) // which only warns: a Scale's are not stored
+		meta := tree.Clone(sent["metadata"])
+		o.dedupOwners(meta, same)
+		sent = maps.Clone(sent)
+		sent["metadata"] = meta
 		if err := validScale(o, sent); err != nil {
 			return nil, err
 		}

@@ -94,7 +94,7 @@ func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) 
 	case err != nil:
 		return nil, rejected(err)
 	}
-	tree, numbers, err := codec.DecodePatched(doc, p.custom)
+	tree, numbers, err := codec.DecodePatched(doc, p.untyped)
 	if err != nil {
 		return nil, rejected(err)
 	}

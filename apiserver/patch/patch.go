@@ -40,7 +40,7 @@ type Patch struct {
 	touched    *touched // by the operations
 	merge      map[string]any
 	null       bool // a merge patch that is null
-	custom     bool
+	untyped    bool
 	numbers    bool
 }
 
@@ -64,15 +64,26 @@ func IsApply(contentType string) bool { return typeOf(contentType) == types.Appl
 // strategic merge. Errors are *apierrors.StatusError: 415, 413 for too many
 // operations, 400 for what does not parse.
 func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
+	return parseAs(contentType, body, custom, custom)
+}
+
+// ParseOfScale is Parse of a patch of the Scale of an object, which has a Go type upstream, also if the
+// object is custom.
+func ParseOfScale(contentType string, body []byte, custom bool) (*Patch, error) {
+	return parseAs(contentType, body, custom, false)
+}
+
+// parseAs is Parse. What is patched has no Go type upstream if it is untyped.
+func parseAs(contentType string, body []byte, custom, untyped bool) (*Patch, error) {
 	if err := Check(contentType, custom); err != nil {
 		return nil, err
 	}
-	p := &Patch{Type: typeOf(contentType), Raw: body, custom: custom}
+	p := &Patch{Type: typeOf(contentType), Raw: body, untyped: untyped}
 	switch {
 	case p.Type == types.JSONPatchType:
 		return p, p.parseOperations()
 	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType:
-		decoded, err := codec.DecodePatch(body, p.Type, custom)
+		decoded, err := codec.DecodePatch(body, p.Type, untyped)
 		if err != nil {
 			return nil, undecodable(p.Type, body, err)
 		}

@@ -212,7 +212,11 @@ func (c *Case) apply(o *objects.Op, body []byte) error {
 
 func patchOf(media string) func(c *Case, o *objects.Op, body []byte) error {
 	return func(c *Case, o *objects.Op, body []byte) error {
-		p, err := patch.Parse(media, body, o.Resource.Custom)
+		parse := patch.Parse
+		if target(o) == objects.Scale {
+			parse = patch.ParseOfScale
+		}
+		p, err := parse(media, body, o.Resource.Custom)
 		if err != nil {
 			return err
 		}
