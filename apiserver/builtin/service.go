@@ -302,7 +302,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), ManagedByLabel: ManagedByUs}},
 		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.o.Info.ObjectNamespace, "name": p.name}},
 	}
-	tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.o.Store.Now())
+	tree.PrepareCreate(tree.As(obj["metadata"]), res.BeginsGeneration(), p.o.Store.Now())
 	value, offset, err := codec.EncodeFor(res, obj)
 	if err != nil {
 		return fmt.Errorf("encode an address: %w", err)

@@ -58,6 +58,9 @@ func Default(obj map[string]any) error {
 	if w := d.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
 		apiextensionsv1.SetDefaults_ServiceReference(w.ClientConfig.Service)
 	}
+	if w := d.Spec.Conversion.Webhook; w != nil && w.ClientConfig == nil && w.ConversionReviewVersions == nil {
+		d.Spec.Conversion.Webhook = nil // upstream's internal type does not tell it from none
+	}
 	spec, err := treeOf(d.Spec)
 	if err != nil {
 		return err

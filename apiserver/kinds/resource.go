@@ -63,6 +63,7 @@ type Resource struct {
 	GenerationOf        string `json:"generationOf,omitempty"`        // a field of the metadata whose changes it counts, too
 	FirstGeneration     bool   `json:"firstGeneration,omitempty"`     // it begins with 1 and counts nothing (priority classes)
 	SentGeneration      bool   `json:"sentGeneration,omitempty"`      // it begins with what a new object is sent with (CSI drivers)
+	BaseIsName          bool   `json:"baseIsName,omitempty"`          // nothing is appended to a generateName (IP addresses)
 	GracePeriod         bool   `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
 	ReturnsDeleted      bool   `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
 	Expires             bool   `json:"expires,omitempty"`             // objects go some time after their last write (events)

@@ -454,7 +454,10 @@ func (o *Op) createGenerated(sent tree.Object) (Written, error) {
 		if err != nil {
 			return Written{}, err
 		}
-		meta["name"] = generatedName(tree.Text(meta, "generateName"))
+		base := tree.Text(meta, "generateName")
+		if meta["name"] = base; !o.Resource.BaseIsName {
+			meta["name"] = generatedName(base)
+		}
 		o.Info.Name, o.nameGenerated = tree.Text(meta, "name"), true
 		w, err := o.createNamed(obj, meta)
 		if errors.Is(err, ErrDecideAgain) {

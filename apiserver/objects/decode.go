@@ -169,6 +169,9 @@ func (o *Op) DecodePut(contentType string, raw []byte, on Target) (Put, error) {
 	if err == nil {
 		err = o.MatchPath(sent)
 	}
+	if err == nil {
+		o.dedupOwners(tree.As(sent["metadata"]), sameOwners)
+	}
 	return Put{sent}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/patch"
 	models "github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,7 +190,11 @@ func (scale) patched(o *Op, p *patch.Patch, old tree.Object, _ *mvcc.Version) (t
 			return nil, invalidPatch(string(p.Raw), err.Error())
 		}
 	}
-	return sent, o.fitPatched(p, sent, model)
+	if err := o.fitPatched(p, sent, model); err != nil {
+		return nil, err
+	}
+	o.dedupOwners(tree.As(sent["metadata"]), sameOwnersAfterMutation)
+	return sent, nil
 }
 
 func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object, error) {
@@ -202,14 +207,6 @@ func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object,
 		return nil, status.BadRequest("the spec replicas field %q cannot be empty", o.Subresource.SpecReplicas)
 	}
 	if !o.applying {
-		same := sameOwners
-		if o.Info.Verb == "patch" {
-			same = sameOwnersAfterMutation
-		}
-		meta := tree.Clone(sent["metadata"])
-		o.dedupOwners(meta, same)
-		sent = maps.Clone(sent)
-		sent["metadata"] = meta
 		if err := validScale(o, sent); err != nil {
 			return nil, err
 		}
@@ -239,6 +236,9 @@ func (o *Op) checkScaled(sent tree.Object, cur *mvcc.Version) error {
 		resource.Resource += "/scale"
 		return status.ConflictText(resource, o.Info.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, cur.UID))
 	}
+	if o.Resource.Custom && tree.Text(meta, "resourceVersion") == "0" { // none at all is that of the object
+		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+	}
 	return o.checkRevision(meta, cur)
 }
 
@@ -251,6 +251,7 @@ func validScale(o *Op, sent tree.Object) error {
 	}
 	meta := tree.Clone(sent["metadata"])
 	meta["name"], meta["namespace"] = o.Info.Name, o.Info.ObjectNamespace
+	delete(meta, "managedFields") // they are not stored, and nobody reads them
 	obj := maps.Clone(sent)
 	obj["metadata"] = meta
 	errs := validate(obj)

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,7 +102,8 @@ func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.
 		body = withoutBadTimes(body)
 	}
 	// The library takes managers that it cannot read for none.
-	if list := tree.List(tree.Field(body, "metadata", "managedFields")); len(list) > 0 {
+	list := tree.List(tree.Field(body, "metadata", "managedFields"))
+	if len(list) > 0 && (&unstructured.Unstructured{Object: body}).GroupVersionKind() == o.Resource.GVK() {
 		if _, err := readManagers(list); err != nil {
 			return nil, status.BadRequest("metadata.managedFields must be nil")
 		}
@@ -196,6 +198,7 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
+	o.dedupOwners(meta, sameOwnersAfterMutation)
 	return obj, o.checkRevision(meta, cur)
 }
 
