@@ -196,7 +196,7 @@ func (o *outcome) message(r refusal) string {
 // withoutName is a normal text without the name that was generated for the object.
 func (o *outcome) withoutName(s string) string {
 	s = normalText(s) // first: a short prefix may begin a part of a uid
-	if prefix := text(meta(o.q.there)["generateName"]); prefix != "" {
+	if prefix := text(meta(o.q.there)["generateName"]); strings.TrimSpace(prefix) != "" {
 		s = regexp.MustCompile(regexp.QuoteMeta(prefix)+"[a-z0-9]{5}").ReplaceAllString(s, "<name>")
 	}
 	return s
