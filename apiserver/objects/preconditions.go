@@ -21,7 +21,7 @@ func (o *Op) keyPath() string {
 	name := oldPlaces[place]
 	switch {
 	case name != "":
-	case o.Resource.Custom || place.Group == "apiextensions.k8s.io":
+	case o.Resource.Custom, place.Group == "apiextensions.k8s.io", place.Group == "apiregistration.k8s.io":
 		name = place.Group + "/" + place.Resource
 	default:
 		name = place.Resource
