@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -82,7 +84,7 @@ func fitQuantity(v any) (any, bool, error) {
 		if canonicalQuantity(x) {
 			return v, false, nil
 		}
-		text = x
+		text = strings.TrimFunc(x, printedSpace)
 	case int64:
 		text = strconv.FormatInt(x, 10)
 	case float64:
@@ -99,6 +101,10 @@ func fitQuantity(v any) (any, bool, error) {
 	}
 	return tree.QuantityText(q), true, nil
 }
+
+// printedSpace is what upstream leaves out around a quantity. It does so in the bytes of JSON, in which
+// other spaces are escaped, and are not left out.
+func printedSpace(r rune) bool { return r >= ' ' && unicode.IsSpace(r) }
 
 // canonicalQuantity recognizes the common quantities that print as they are:
 // up to three digits without a leading zero, and a suffix.

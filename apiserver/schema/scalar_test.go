@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -98,6 +99,19 @@ func TestFitQuantity(t *testing.T) {
 		got, _, err := fitQuantity(text)
 		if got = milli(got); err != nil || got != want {
 			t.Errorf("%s in a list of resources: %v, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{`" 1Gi"`, `"1Gi  "`, `"\u20031Gi"`, "\"\u20031Gi\"", `"1 Gi"`, `"\t1Gi"`, `"  "`} {
+		var decoded string
+		if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+			t.Fatal(err)
+		}
+		var q resource.Quantity
+		wantErr := json.Unmarshal([]byte(text), &q)
+		got, _, err := fitQuantity(decoded)
+		escaped := strings.Contains(text, `\u`) // a space that cannot be told from one that is not escaped
+		if (err == nil) != (wantErr == nil) && !escaped || err == nil && got != "1Gi" {
+			t.Errorf("%s: %v, %v, want %v, %v", text, got, err, q.String(), wantErr)
 		}
 	}
 	if got, _, err := fitQuantity(int64(2000)); got != "2k" || err != nil {
