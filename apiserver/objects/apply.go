@@ -160,6 +160,9 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 				return nil, nil, err
 			}
 		}
+		if err := fitsScale(o, a.body); err != nil { // of its times
+			return nil, nil, err
+		}
 		return merged, old, validScale(o, a.body)
 	}
 	// Another uid is an attempt to change it, which validation refuses.

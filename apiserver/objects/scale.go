@@ -98,7 +98,7 @@ func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Objec
 	if _, ok := tree.Field(body, "metadata", "managedFields").([]any); ok {
 		return nil, status.BadRequest("metadata.managedFields must be nil")
 	}
-	if err := fitsScale(o, body); err != nil {
+	if err := fitsScale(o, withoutBadTimes(body)); err != nil {
 		return nil, err
 	}
 	sent, err := tree.Meta(body)

@@ -115,8 +115,8 @@ func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.
 	return c, nil
 }
 
-// withoutBadTimes is the configuration of a custom resource without times of the server's own that
-// are none: upstream takes them, and what the server says of them.
+// withoutBadTimes is a configuration without times of the server's own that are none: upstream looks
+// at them when it has merged, and at those of a custom resource not at all.
 func withoutBadTimes(body tree.Object) tree.Object {
 	meta := tree.As(body["metadata"])
 	for _, name := range [...]string{"creationTimestamp", "deletionTimestamp"} {
