@@ -150,7 +150,7 @@ func (o *outcome) refusals(there, here *answer) {
 		for _, c := range r.Details.Causes {
 			f := generalField(c.Field)
 			causes = append(causes, f+" "+c.Reason)
-			messages = append(messages, f+" "+o.withoutName(c.Message))
+			messages = append(messages, o.withoutAllocated(f+" "+o.withoutName(c.Message)))
 		}
 		return causes, messages
 	}
@@ -173,6 +173,7 @@ func (o *outcome) refusals(there, here *answer) {
 	if m := meta(o.q.there); m["generateName"] != nil && (m["name"] == nil || m["name"] == "") {
 		a.Details.Name, b.Details.Name = "", ""
 	}
+	a.Details.Name, b.Details.Name = normalText(a.Details.Name), normalText(b.Details.Name)
 	if a.Details.Name != b.Details.Name || a.Details.Group != b.Details.Group || a.Details.Kind != b.Details.Kind || a.Details.RetryAfterSeconds != b.Details.RetryAfterSeconds {
 		o.differ[otherRefusal] = []line{{'-', fmt.Sprintf("%+v", a.Details)}, {'+', fmt.Sprintf("%+v", b.Details)}}
 	}
@@ -198,6 +199,18 @@ func (o *outcome) withoutName(s string) string {
 	s = normalText(s) // first: a short prefix may begin a part of a uid
 	if prefix := text(meta(o.q.there)["generateName"]); strings.TrimSpace(prefix) != "" {
 		s = regexp.MustCompile(regexp.QuoteMeta(prefix)+"[a-z0-9]{5}").ReplaceAllString(s, "<name>")
+	}
+	return s
+}
+
+// withoutAllocated is what a cause says of addresses and node ports of a Service, without those that
+// were allocated.
+func (o *outcome) withoutAllocated(s string) string {
+	if strings.HasPrefix(s, "spec.clusterIP") {
+		s = clusterIP.ReplaceAllString(s, "<address>")
+	}
+	if m := nodePort.FindStringSubmatch(s); m != nil && !strings.Contains(string(o.q.there), m[2]) {
+		return nodePort.ReplaceAllString(s, "$1<port>")
 	}
 	return s
 }
@@ -241,6 +254,9 @@ var (
 	uid           = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	tokenVolumeIn = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}\b`)
 	inRecord      = regexp.MustCompile(`in record \(\d+\)`)
+	ofVersion     = regexp.MustCompile(`("resourceVersion":"|ResourceVersion in object meta: )\d+`)
+	clusterIP     = regexp.MustCompile(`\b10\.0\.0\.\d+\b`)
+	nodePort      = regexp.MustCompile(`(nodePort Duplicate value: )(\d+)`)
 	now           = regexp.MustCompile(`20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	index         = regexp.MustCompile(`\[\d+\]`)
 	long          = regexp.MustCompile(`(x{20,}|(a\.){20,})`)
@@ -255,6 +271,7 @@ func normalText(s string) string {
 	s = now.ReplaceAllString(s, "<time>")
 	s = tokenVolumeIn.ReplaceAllString(s, "kube-api-access-<random>")
 	s = inRecord.ReplaceAllString(s, "in record (<resourceVersion>)")
+	s = ofVersion.ReplaceAllString(s, "$1<resourceVersion>")
 	return long.ReplaceAllString(s, "<long>")
 }
 

@@ -6,7 +6,8 @@
 // The objects are those of others: the test data of k8s.io/api, which has every field of every
 // kind, and the manifests of k8s.io/kubernetes. Both come out of the module cache. A seed and an
 // index make a request (request_test.go): a create, an update, a patch, an apply, or one of these
-// of a subresource, of an object that is left as it is or mutated (mutate_test.go). All are dry
+// of a subresource, of an object that is left as it is or mutated (mutate_test.go): a quarter of the
+// changes make a value, at any depth, absent, null, empty or zero. All are dry
 // runs, so the answer to one does not depend on those before.
 //
 //	make judge-differential                       3 x 10,000 requests (REQUESTS, JUDGE_SEEDS)

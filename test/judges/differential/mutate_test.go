@@ -57,6 +57,12 @@ var (
 	others  = []any{nil, true, false, "bogus", "", 7, 1.5, []any{}, map[string]any{}, []any{"a"}, []any{nil}, map[string]any{"a": "b"}, []any{map[string]any{}}, "5", "true"}
 )
 
+// The values that Go's types, JSON, and the code on both tell apart or do not.
+var (
+	empties = []any{nil, "", []any{}, map[string]any{}}
+	zeros   = []any{0, false, "0", json.Number("0.0")}
+)
+
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
 // mutator changes objects at random; neighbours are other objects of the same kind.
@@ -119,6 +125,9 @@ func (m *mutator) change(obj map[string]any, below string) change {
 	}
 	p := pick(m.r, at)
 	v, _ := lookup(obj, p)
+	if m.r.IntN(4) == 0 {
+		return m.void(p, v)
+	}
 	switch n := m.r.IntN(20); {
 	case n < 5:
 		return change{path: p, delete: true}
@@ -156,6 +165,43 @@ func (m *mutator) change(obj map[string]any, below string) change {
 		return change{path: p, value: pick(m.r, numbers)}
 	}
 	return change{path: p, value: pick(m.r, others)}
+}
+
+// void makes a value, or something that can be in it, absent, null, empty or zero. Most are of the
+// type that the value has: others are refused before anything looks at them.
+func (m *mutator) void(p path, v any) change {
+	if names := m.forms[p.form()]; len(names) > 0 && m.r.IntN(2) == 0 {
+		p = p.plus(pick(m.r, names))
+		v = nil
+		if all := m.values[p.form()]; len(all) > 0 {
+			v = all[0]
+		}
+	}
+	if list, ok := v.([]any); ok && m.r.IntN(4) == 0 {
+		return change{path: p.plus(m.r.IntN(len(list) + 1)), value: pick(m.r, empties)}
+	}
+	switch m.r.IntN(8) {
+	case 0:
+		return change{path: p, delete: true}
+	case 1, 2:
+		return change{path: p}
+	case 3:
+		return change{path: p, value: pick(m.r, slices.Concat(empties, zeros))}
+	}
+	switch v.(type) {
+	case string:
+		return change{path: p, value: pick(m.r, []any{"", "0"})}
+	case bool:
+		return change{path: p, value: false}
+	case []any:
+		return change{path: p, value: []any{}}
+	case map[string]any:
+		return change{path: p, value: map[string]any{}}
+	}
+	if isNumber(v) {
+		return change{path: p, value: pick(m.r, []any{0, "0", json.Number("0.0")})}
+	}
+	return change{path: p, value: pick(m.r, empties)}
 }
 
 // metadata changes what all objects have.
