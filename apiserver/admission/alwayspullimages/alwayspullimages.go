@@ -108,5 +108,8 @@ func (Plugin) Validate(_ context.Context, a *admission.Attributes) error {
 			refuse(path.Child("volumes").Index(i).Child("image", "pullPolicy"), tree.Text(image, "pullPolicy"))
 		}
 	}
-	return utilerrors.NewAggregate(errs)
+	if len(errs) == 0 {
+		return nil // and not an aggregate of none
+	}
+	return admission.Unexplained(utilerrors.NewAggregate(errs))
 }

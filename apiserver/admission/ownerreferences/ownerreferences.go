@@ -116,18 +116,22 @@ func (p *plugin) mayBlock(ctx context.Context, a *admission.Attributes, ref tree
 	return nil
 }
 
-// resourceOf is the resource of an owner. As upstream, it takes kinds in lower case, too.
+// resourceOf is the resource of an owner. As upstream, it takes kinds in lower case, too, and a kind of the core group
+// without its version.
 func (p *plugin) resourceOf(version, kind string) (*kinds.Resource, error) {
 	gv, err := schema.ParseGroupVersion(version)
 	if err != nil {
 		return nil, err
 	}
-	served := p.kinds()
-	if r := served.LookupKind(gv.WithKind(kind)); r != nil {
+	served, in := p.kinds(), gv
+	if in.Empty() {
+		in.Version = "v1"
+	}
+	if r := served.LookupKind(in.WithKind(kind)); r != nil {
 		return r, nil
 	}
 	for _, r := range served.All() {
-		if r.Group == gv.Group && r.Version == gv.Version && strings.ToLower(r.Kind) == kind {
+		if r.Group == in.Group && r.Version == in.Version && strings.ToLower(r.Kind) == kind {
 			return r, nil
 		}
 	}

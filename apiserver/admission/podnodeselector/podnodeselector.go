@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
@@ -98,7 +97,7 @@ func (p *Plugin) check(a *admission.Attributes, of labels.Set) error {
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.Namespace])
 	if err != nil {
-		return plain(err)
+		return admission.Unexplained(err)
 	}
 	for k, v := range has {
 		if want, ok := allowed[k]; len(allowed) > 0 && (!ok || want != v) {
@@ -140,15 +139,7 @@ func (p *Plugin) ofNamespace(name string) (labels.Set, error) {
 	}
 	set, err := labels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
-		return nil, plain(err)
+		return nil, admission.Unexplained(err)
 	}
 	return set, nil
 }
-
-// plain is an error as upstream's answer has it: the text, with 500 and no reason.
-func plain(err error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: internalServerError, Message: err.Error()}}
-}
-
-// internalServerError is the status code of that name.
-const internalServerError = 500

@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -73,7 +72,7 @@ func (p *Plugin) Validate(_ context.Context, a *admission.Attributes) error {
 		allowed, scope = p.of.Whitelist, "cluster"
 	}
 	if !tolerations.Allowed(list, allowed) {
-		return plain(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) conflict with its %s whitelist", scope))
+		return admission.Unexplained(fmt.Errorf("pod tolerations (possibly merged with namespace default tolerations) conflict with its %s whitelist", scope))
 	}
 	return nil
 }
@@ -93,17 +92,9 @@ func (p *Plugin) said(namespace, annotation string) (list []corev1.Toleration, s
 		return nil, said, nil
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, true, plain(err)
+		return nil, true, admission.Unexplained(err)
 	}
 	return list, true, nil
-}
-
-// internalServerError is the status code of that name.
-const internalServerError = 500
-
-// plain is an error as upstream's answer has it: the text, with 500 and no reason.
-func plain(err error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: internalServerError, Message: err.Error()}}
 }
 
 // bestEffort reports whether a Pod asks for no CPU and no memory at all.

@@ -14,8 +14,6 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	upstream "k8s.io/apiserver/pkg/admission"
 )
 
@@ -92,20 +90,12 @@ func (p *Plugin) Validate(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	if a.Operation == admission.Update {
-		return plain(account.checkContainers(spec, "ephemeralContainers", "ephemeral container"))
+		return admission.Unexplained(account.checkContainers(spec, "ephemeralContainers", "ephemeral container"))
 	}
 	if err := account.checkSecrets(spec); err != nil {
 		return upstream.NewForbidden(a, err)
 	}
 	return nil
-}
-
-// plain is the answer of a refusal that upstream returns as a bare error.
-func plain(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
 }
 
 // lookup finds the account of a Pod. Errors are for the client.
