@@ -14,6 +14,7 @@ var storageKinds = map[string]Kind{
 		convert: v1.Convert_v1_CSIDriver_To_storage_CSIDriver,
 		create:  validation.ValidateCSIDriver,
 		update:  validation.ValidateCSIDriverUpdate,
+		warn:    driverWarnings,
 	},
 	"csinodes.storage.k8s.io": rules[storagev1.CSINode, storage.CSINode]{
 		convert: v1.Convert_v1_CSINode_To_storage_CSINode,

@@ -290,6 +290,14 @@ func storageClassWarnings(c, _ *storage.StorageClass) []string {
 	return storageutil.GetWarningsForStorageClass(c)
 }
 
+// driverWarnings are about tokens that a driver gets where it may log them.
+func driverWarnings(d, old *storage.CSIDriver) []string {
+	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil || old != nil && same(old.Spec.TokenRequests, d.Spec.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+}
+
 func storageCapacityWarnings(c, _ *storage.CSIStorageCapacity) []string {
 	return storageutil.GetWarningsForCSIStorageCapacity(c)
 }
