@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,10 +51,23 @@ func (f Filler) Fill(seed int64, obj runtime.Object) {
 	f.reword(reflect.ValueOf(obj), rand.New(rand.NewPCG(uint64(seed), 0)))
 }
 
-// reword chooses texts from words in fields whose types have names of their own: fillers go by exact types. Metadata stay as they are.
+// scalars are what pointers lead to that a filler never leaves out, because it has a function for them.
+var scalars = map[reflect.Type]bool{
+	reflect.TypeFor[string](): true, reflect.TypeFor[int32](): true, reflect.TypeFor[int64](): true, reflect.TypeFor[resource.Quantity](): true,
+	reflect.TypeFor[intstr.IntOrString](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true,
+}
+
+// reword does what a filler cannot, because it goes by exact types: it chooses texts whose types have names of their own, and
+// the keys of maps, from words, and leaves scalars out. Metadata stay as they are.
 func (f Filler) reword(v reflect.Value, chance *rand.Rand) {
+	word := func() string { return f.Words[chance.IntN(len(f.Words))] }
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
+		if v.CanSet() && scalars[v.Type().Elem()] && chance.Float64() < f.Absent {
+			v.SetZero()
+		}
+		fallthrough
+	case reflect.Interface:
 		if !v.IsNil() {
 			f.reword(v.Elem(), chance)
 		}
@@ -69,13 +84,25 @@ func (f Filler) reword(v reflect.Value, chance *rand.Rand) {
 		for i := range v.Len() {
 			f.reword(v.Index(i), chance)
 		}
+	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String || v.Type().Key() == reflect.TypeFor[string]() || v.IsNil() {
+			return
+		}
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		out := reflect.MakeMap(v.Type())
+		for _, key := range keys {
+			out.SetMapIndex(reflect.ValueOf(word()).Convert(v.Type().Key()), v.MapIndex(key))
+		}
+		v.Set(out)
 	case reflect.String:
 		if v.Type() != reflect.TypeFor[string]() && v.CanSet() {
-			v.SetString(f.Words[chance.IntN(len(f.Words))])
+			v.SetString(word())
 		}
 	}
 }
 
+// filler makes objects of a seed. Few fields are there, so that those are common which are absent beside those which are.
 func (f Filler) filler(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(f.Absent).NumElements(0, 2).MaxDepth(16).Funcs(
 		func(s *string, c randfill.Continue) { *s = f.Words[c.Intn(len(f.Words))] },
