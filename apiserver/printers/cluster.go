@@ -51,6 +51,8 @@ func eventSource(v any) any {
 	component, host := tree.Scalar(get(source, "component")), tree.Scalar(get(source, "host"))
 	if component == "" {
 		component = tree.Scalar(either(v, "reportingComponent", "reportingController"))
+	}
+	if host == "" {
 		host = tree.Scalar(get(v, "reportingInstance"))
 	}
 	if host == "" {
@@ -206,14 +208,17 @@ func paramKind(v any) any {
 }
 
 func paramRef(v any) any {
-	if v == nil {
+	name, namespace := tree.Scalar(get(v, "name")), tree.Scalar(get(v, "namespace"))
+	if name == "" {
+		if s, err := labelSelector(get(v, "selector")); s != nil && err == nil {
+			return s.String()
+		}
 		return unset
 	}
-	namespace := tree.Scalar(get(v, "namespace"))
 	if namespace == "" {
 		namespace = "*"
 	}
-	return namespace + "/" + tree.Scalar(get(v, "name"))
+	return namespace + "/" + name
 }
 
 // conditionStatus is the status of a condition, "?" if there is none.

@@ -71,6 +71,11 @@ var functions = map[string]func(v any) any{
 	"eventLastSeen":  eventLastSeen,
 	"eventObject":    eventObject,
 	"eventSource":    eventSource,
+	"firstText":      firstText,
+	"joinedTexts":    joinedTexts,
+	"selectorText":   selectorText,
+	"textOrNone":     textOrNone,
+	"textOrUnknown":  textOrUnknown,
 	"nodeRoles":      nodeRoles,
 	"nodeStatus":     nodeStatus,
 
@@ -149,16 +154,61 @@ func formatLabels(v any) any {
 }
 
 func formatSelector(v any) any {
-	m, ok := v.(map[string]any)
-	if !ok {
+	s, err := labelSelector(v)
+	switch {
+	case err != nil:
+		return "<error>"
+	case s == nil:
 		return none
 	}
-	var s metav1.LabelSelector
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &s); err != nil {
-		return "<error>"
-	}
-	return metav1.FormatLabelSelector(&s)
+	return metav1.FormatLabelSelector(s)
 }
+
+// selectorText is as formatSelector, but nothing for a selector that selects all or nothing.
+func selectorText(v any) any {
+	s, err := labelSelector(v)
+	if err != nil {
+		return "<invalid>"
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "<invalid>"
+	}
+	return selector.String()
+}
+
+// labelSelector is a selector as its type; nil: there is none.
+func labelSelector(v any) (*metav1.LabelSelector, error) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, nil
+	}
+	s := &metav1.LabelSelector{}
+	return s, runtime.DefaultUnstructuredConverter.FromUnstructured(m, s)
+}
+
+// textOrNone is a text, or says that it is empty.
+func textOrNone(v any) any { return textElse(v, none) }
+
+func textOrUnknown(v any) any { return textElse(v, unknown) }
+
+func textElse(v any, empty string) any {
+	if s := tree.Scalar(v); s != "" {
+		return s
+	}
+	return empty
+}
+
+// firstText is the first of a list.
+func firstText(v any) any {
+	if list := texts(v); len(list) > 0 {
+		return list[0]
+	}
+	return none
+}
+
+// joinedTexts are all of a list.
+func joinedTexts(v any) any { return textElse(strings.Join(texts(v), ","), none) }
 
 // phase of something that has one, until it is being deleted.
 func phase(v any) any {

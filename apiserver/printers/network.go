@@ -86,16 +86,16 @@ func endpointAddresses(v any) any {
 func slicePorts(v any) any {
 	var out []string
 	for _, p := range items(v) {
-		port := tree.Scalar(get(p, "port"))
-		if port == "" {
+		port := get(p, "port")
+		if port == nil {
+			port = get(p, "name")
+		}
+		if port == nil {
 			port = "*"
 		}
-		out = append(out, port)
+		out = append(out, tree.Scalar(port))
 	}
-	if len(out) == 0 {
-		return unset
-	}
-	return shorten(out, 3)
+	return textElse(shorten(out, 3), unset)
 }
 
 func sliceAddresses(v any) any {
@@ -103,18 +103,12 @@ func sliceAddresses(v any) any {
 	for _, e := range items(v) {
 		out = append(out, texts(get(e, "addresses"))...)
 	}
-	if len(out) == 0 {
-		return unset
-	}
-	return shorten(out, 3)
+	return textElse(shorten(out, 3), unset)
 }
 
 func ingressClass(v any) any {
-	if name := tree.Scalar(get(v, "spec", "ingressClassName")); name != "" {
-		return name
-	}
-	if name := tree.Scalar(get(v, "metadata", "annotations", "kubernetes.io/ingress.class")); name != "" {
-		return name
+	if name := get(v, "spec", "ingressClassName"); name != nil {
+		return tree.Scalar(name)
 	}
 	return none
 }
@@ -137,8 +131,8 @@ func ingressParameters(v any) any {
 		return none
 	}
 	kind := tree.Scalar(get(v, "kind"))
-	if group := tree.Scalar(get(v, "apiGroup")); group != "" {
-		kind += "." + group
+	if group := get(v, "apiGroup"); group != nil {
+		kind += "." + tree.Scalar(group)
 	}
 	return kind + "/" + tree.Scalar(get(v, "name"))
 }
@@ -151,6 +145,7 @@ func parentOf(v any) any {
 	if group := tree.Scalar(get(v, "group")); group != "" {
 		s += "." + group
 	}
+	s = strings.ToLower(s)
 	if namespace := tree.Scalar(get(v, "namespace")); namespace != "" {
 		s += "/" + namespace
 	}

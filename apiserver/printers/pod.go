@@ -139,12 +139,9 @@ func endOf(terminated any) string {
 
 func podIP(v any) any {
 	if ips := items(v, "podIPs"); len(ips) > 0 {
-		return tree.Scalar(get(ips[0], "ip"))
+		return textOrNone(get(ips[0], "ip"))
 	}
-	if ip := tree.Scalar(get(v, "podIP")); ip != "" {
-		return ip
-	}
-	return none
+	return textOrNone(get(v, "podIP"))
 }
 
 func readinessGates(v any) any {

@@ -108,7 +108,7 @@ func metricTargets(v any) any {
 	var out []string
 	for i, spec := range specs {
 		var now any
-		if i < len(current) && get(current[i], "type") == get(spec, "type") {
+		if i < len(current) {
 			now = current[i]
 		}
 		out = append(out, metricTarget(spec, now))
@@ -124,6 +124,9 @@ var metricSources = map[string]string{
 	"ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods", "Resource": "resource",
 }
 
+// nothing is how upstream shows a quantity that is not there.
+const nothing = "<nil>"
+
 func metricTarget(spec, current any) string {
 	kind := tree.Scalar(get(spec, "type"))
 	source := metricSources[kind]
@@ -131,27 +134,36 @@ func metricTarget(spec, current any) string {
 		return "<unknown type>"
 	}
 	target, now := get(spec, source, "target"), get(current, source, "current")
-	name, suffix := "", ""
-	switch kind {
-	case "Resource", "ContainerResource":
-		name = tree.Scalar(get(spec, source, "name")) + ": "
-	case "External", "Object":
-		if get(target, "averageValue") != nil {
-			suffix = " (avg)"
+	average := get(target, "averageValue") != nil
+	// show is a field of what is wanted and of what is, which is told to be unknown or, if there is some of the source, nothing.
+	show := func(field string, unknownIfNothing bool) string {
+		was := unknown
+		if get(current, source) != nil && !unknownIfNothing {
+			was = nothing
 		}
+		if x := tree.Scalar(get(now, field)); x != "" {
+			was = x
+		}
+		return was + "/" + tree.Scalar(textElse(get(target, field), nothing))
 	}
-	field, unit := "value", ""
 	switch {
-	case get(target, "averageValue") != nil:
-		field = "averageValue"
-	case get(target, "averageUtilization") != nil:
-		field, unit = "averageUtilization", "%"
-	case name != "":
-		return name + unknown + "/<auto>"
+	case kind == "Pods":
+		return show("averageValue", false)
+	case kind == "External" || kind == "Object":
+		if average {
+			return show("averageValue", true) + " (avg)"
+		}
+		return show("value", false)
 	}
-	was := unknown
-	if x := tree.Scalar(get(now, field)); x != "" {
-		was = x + unit
+	name := tree.Scalar(get(spec, source, "name")) + ": "
+	if average {
+		return name + show("averageValue", false)
 	}
-	return name + was + "/" + tree.Scalar(get(target, field)) + unit + suffix
+	percent := func(v any, absent string) string {
+		if v == nil {
+			return absent
+		}
+		return tree.Scalar(v) + "%"
+	}
+	return name + percent(get(now, "averageUtilization"), unknown) + "/" + percent(get(target, "averageUtilization"), "<auto>")
 }
