@@ -5,9 +5,11 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/kinds"
+	apiobjects "github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/test/judges/random"
@@ -30,7 +32,11 @@ func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (
 	return random.Keep(internal, gvk)
 }
 
-var strategies = builtin.Strategies(builtin.Config{})
+var (
+	strategies = builtin.Strategies(builtin.Config{})
+	// The time is another one than upstream's, always: testdata/defaults.txt has what depends on it.
+	here = &apiobjects.Op{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies, Now: func() time.Time { return time.Unix(1, 0) }}}}
+)
 
 // fillIn adds to an object what its kind's model and strategy do.
 func fillIn(t *testing.T, res *kinds.Resource, model *schema.Model, obj tree.Object) {
@@ -39,7 +45,7 @@ func fillIn(t *testing.T, res *kinds.Resource, model *schema.Model, obj tree.Obj
 		t.Fatal(err)
 	}
 	if s := strategies[res.CodeName()]; s != nil && s.Complete != nil {
-		if err := s.Complete(nil, obj, nil); err != nil {
+		if err := s.Complete(here, obj, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
