@@ -28,6 +28,7 @@ func TestDecodeErrors(t *testing.T) {
 		{YAML, "a: b: c", pods, 400, `the object provided is unrecognized (must be of type Pod): yaml: mapping values are not allowed in this context (613a20623a2063)`},
 		{YAML, `{"kind":0}`, pods, 400, `the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string ({"kind":0})`},
 		{YAML, `{"apiVersion":{"a":null}}`, pods, 400, `the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot unmarshal object into Go struct field .apiVersion of type string ({"apiVersion":{"a":null}})`},
+		{Protobuf, "k8s\x00", pods, 400, "the object provided is unrecognized (must be of type Pod): empty body (6b387300)"},
 		{Protobuf, `{}`, pods, 400, `the object provided is unrecognized (must be of type Pod): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({})`},
 		{Protobuf, wrongMessage, pods, 400, `Pod in version "v1" cannot be handled as a Pod: unexpected EOF`},
 		{Protobuf, string(appendDocument(nil, "v1", "Nothing", nil)), pods, 400, `Nothing in version "v1" cannot be handled as a Pod: no kind "Nothing" is registered for version "v1" in scheme`},

@@ -25,7 +25,10 @@ import (
 // magic begins every Kubernetes protobuf document.
 var magic = []byte("k8s\x00")
 
-var errNoMagic = errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+var (
+	errNoMagic = errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+	errNoBody  = errors.New("empty body")
+)
 
 // scheme knows the Go types of the built-in kinds.
 var scheme = func() *runtime.Scheme {
@@ -207,6 +210,9 @@ func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[str
 func openEnvelope(body []byte) (u runtime.Unknown, err error) {
 	if !bytes.HasPrefix(body, magic) {
 		return u, errNoMagic
+	}
+	if len(body) == len(magic) {
+		return u, errNoBody
 	}
 	err = u.Unmarshal(body[len(magic):])
 	return u, err
