@@ -95,7 +95,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"deviceclasses.resource.k8s.io":          compiledDevices("deviceclasses.resource.k8s.io", objects.Strategy{}),
 		"resourceclaims.resource.k8s.io":         compiledDevices("resourceclaims.resource.k8s.io", resourceClaimStrategy),
 		"resourceclaimtemplates.resource.k8s.io": compiledDevices("resourceclaimtemplates.resource.k8s.io", objects.Strategy{ValidateWith: adminAccess("spec", "spec")}),
-		"resourceslices.resource.k8s.io":         {Complete: completeResourceSlice, Prepare: prepareResourceSlice},
+		"resourceslices.resource.k8s.io":         {Complete: completeResourceSlice, Prepare: prepareResourceSlice, Dropped: []string{"nodeAllocatableResourceMappings", "bools", "ints", "strings", "versions"}},
 	}
 	maps.Copy(all, policyStrategies(cfg.StaticAdmission))
 	validated(all)

@@ -295,9 +295,11 @@ func (o *Op) showEmpty(obj tree.Object, written bool) (undo func()) {
 	return o.emptied.Restore(obj, written, o.takesSent)
 }
 
-// takesSent reports whether a field at the top of the object is what the client has sent.
-func (o *Op) takesSent(name string) bool {
+// takesSent reports whether a field, at the top of the object or below, is what the client has sent.
+func (o *Op) takesSent(name string, top bool) bool {
 	switch {
+	case !top:
+		return !slices.Contains(o.Strategy().Dropped, name)
 	case o.Subresource != nil:
 		return o.Subresource.Name == "status" && name == "status"
 	case name == "status":

@@ -152,7 +152,9 @@ func sentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apische
 		if err != nil {
 			return got, status.BadRequest("%v", err)
 		}
-		got.Group, got.Version = gv.Group, gv.Version
+		if !gv.Empty() { // "/" says nothing
+			got.Group, got.Version = gv.Group, gv.Version
+		}
 	}
 	switch {
 	case got.Kind != want.Kind:

@@ -26,6 +26,8 @@ type Strategy struct {
 	// (upstream's PrepareForCreate and PrepareForUpdate). The object has its name, its uid
 	// and its defaults.
 	Prepare func(obj, old tree.Object)
+	// Dropped are names of lists that Prepare may take out: validation does not see empty ones.
+	Dropped []string
 	// ForUser completes or refuses an object for the user, once it is prepared and
 	// before it is validated.
 	ForUser func(o *Op, obj, old tree.Object) error

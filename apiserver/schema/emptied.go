@@ -44,9 +44,10 @@ func (w *fitter) noteEmpty(v any) {
 
 // Restore puts them into obj, which was made of the object that was fitted, where there is
 // nothing, and returns what takes them out again, if they are empty still. obj is changed in place, as far as it
-// has the same lists and maps. Fields at the top of which whose is false are left as they are. With
-// written those are left out that upstream's types do not write: what is told in JSON does not have them.
-func (e *Emptied) Restore(obj map[string]any, written bool, whose func(top string) bool) (undo func()) {
+// has the same lists and maps. Fields that are not sent, by their names and whether they are at the top, are
+// left as they are, and what is in them. With written those are left out that upstream's types do not write: what is told
+// in JSON does not have them.
+func (e *Emptied) Restore(obj map[string]any, written bool, sent func(name string, top bool) bool) (undo func()) {
 	if len(e.fields) == 0 {
 		return func() {}
 	}
@@ -63,7 +64,7 @@ func (e *Emptied) Restore(obj map[string]any, written bool, whose func(top strin
 		var v any
 		switch in := found[p.in].(type) {
 		case map[string]any:
-			if p.in != 0 || whose(p.name) {
+			if sent(p.name, p.in == 0) {
 				v = in[p.name]
 			}
 		case []any:
@@ -76,7 +77,7 @@ func (e *Emptied) Restore(obj map[string]any, written bool, whose func(top strin
 	for _, f := range e.fields {
 		in, _ := found[f.in].(map[string]any)
 		v, there := in[f.name]
-		if in == nil || v != nil || f.in == 0 && !whose(f.name) || written && !there {
+		if in == nil || v != nil || !sent(f.name, f.in == 0) || written && !there {
 			continue
 		}
 		changes = append(changes, change{in, f.name, there})

@@ -31,6 +31,7 @@ var resourceKinds = map[string]Kind{
 	},
 	"resourceslices.resource.k8s.io": rules[resourcev1.ResourceSlice, resource.ResourceSlice]{
 		convert: v1.Convert_v1_ResourceSlice_To_resource_ResourceSlice,
+		warn:    sliceWarnings,
 		create:  validation.ValidateResourceSlice,
 		update:  validation.ValidateResourceSliceUpdate,
 	},

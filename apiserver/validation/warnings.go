@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/discovery"
 	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/apis/node"
+	"k8s.io/kubernetes/pkg/apis/resource"
 	"k8s.io/kubernetes/pkg/apis/storage"
 )
 
@@ -208,6 +209,14 @@ func secretWarnings(s, _ *core.Secret) []string {
 		}
 	}
 	return nil
+}
+
+// sliceWarnings: drivers have names in small letters.
+func sliceWarnings(s, _ *resource.ResourceSlice) []string {
+	if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", s.Spec.Driver)}
 }
 
 // quotaWarnings are of a new one only.
