@@ -196,11 +196,12 @@ func (o *outcome) message(r refusal) string {
 
 // withoutName is a normal text without the name that was generated for the object.
 func (o *outcome) withoutName(s string) string {
-	s = normalText(s) // first: a short prefix may begin a part of a uid
+	s = uid.ReplaceAllString(s, "<uid>") // first: a short prefix may begin a part of one
 	if prefix := text(meta(o.q.there)["generateName"]); strings.TrimSpace(prefix) != "" {
+		prefix = prefix[:min(len(prefix), 58)] // which leaves room for what is appended
 		s = regexp.MustCompile(regexp.QuoteMeta(prefix)+"[a-z0-9]{5}").ReplaceAllString(s, "<name>")
 	}
-	return s
+	return normalText(s)
 }
 
 // withoutAllocated is what a cause says of addresses and node ports of a Service, without those that
@@ -382,7 +383,7 @@ func (d *differ) same(p path, a, b any) bool {
 	switch p.form() {
 	case "metadata.resourceVersion", "deleteOptions.preconditions.resourceVersion":
 		return s != "" && t != ""
-	case "metadata.name", "name": // of an object, of a review
+	case "metadata.name", "metadata.labels.kubernetes.io/metadata.name", "name": // the last one of a review
 		if d.generated != "" && len(s) == len(t) && len(s) > 5 && s[:len(s)-5] == t[:len(t)-5] {
 			return true
 		}
