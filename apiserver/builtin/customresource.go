@@ -121,11 +121,9 @@ var Custom = objects.Strategy{
 func warningsForFinalizers(obj, old tree.Object) (out []string) {
 	list, _ := tree.Strings(tree.Field(obj, "metadata", "finalizers"))
 	was, _ := tree.Strings(tree.Field(old, "metadata", "finalizers"))
-	if old != nil && slices.Equal(list, was) {
-		return nil
-	}
-	for _, name := range list {
-		if strings.Contains(name, "/") || slices.Contains(standardFinalizers, name) {
+	slices.Sort(was)
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(list))) {
+		if _, has := slices.BinarySearch(was, name); has || strings.Contains(name, "/") || slices.Contains(standardFinalizers, name) {
 			continue
 		}
 		path := ""
