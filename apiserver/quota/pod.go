@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func resourcesOf(obj tree.Object) (requests, limits List) {
 	p := pod{status: tree.As(obj["status"])}
 	requests, limits = make(List, 0, 4), make(List, 0, 4)
 	for _, c := range tree.List(spec["containers"]) {
-		r, l := p.container(tree.As(c), "containerStatuses")
+		r, l := p.container(tree.As(c))
 		requests.addAll(r)
 		limits.addAll(l)
 	}
@@ -144,7 +145,7 @@ func (p *pod) initContainers(list []any, requests, limits *List) {
 	for _, v := range list {
 		c := tree.As(v)
 		if tree.Text(c, "restartPolicy") == string(corev1.ContainerRestartPolicyAlways) {
-			r, l := p.container(c, "initContainerStatuses")
+			r, l := p.container(c)
 			requests.addAll(r)
 			limits.addAll(l)
 			besideRequests.addAll(r)
@@ -173,9 +174,9 @@ func asked(container tree.Object) (requests, limits List) {
 
 // container is what a container asks for or has, whichever is more: it has what the status
 // says while it is resized.
-func (p *pod) container(c tree.Object, statuses string) (requests, limits List) {
+func (p *pod) container(c tree.Object) (requests, limits List) {
 	requests, limits = asked(c)
-	status := p.statusOf(statuses, tree.Text(c, "name"))
+	status := p.statusOf(tree.Text(c, "name"))
 	has := tree.As(status["resources"])
 	if has == nil {
 		return requests, limits
@@ -193,10 +194,13 @@ func (p *pod) container(c tree.Object, statuses string) (requests, limits List) 
 	return requests, limits
 }
 
-func (p *pod) statusOf(list, name string) tree.Object {
-	for _, v := range tree.List(p.status[list]) {
-		if s := tree.As(v); tree.Text(s, "name") == name {
-			return s
+// statusOf is the status of a container, in whichever list it is. Of several with one name the last one counts, as upstream.
+func (p *pod) statusOf(name string) tree.Object {
+	for _, list := range [...]string{"initContainerStatuses", "containerStatuses"} {
+		for _, v := range slices.Backward(tree.List(p.status[list])) {
+			if s := tree.As(v); tree.Text(s, "name") == name {
+				return s
+			}
 		}
 	}
 	return nil

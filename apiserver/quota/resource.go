@@ -66,12 +66,12 @@ func ResourceOf(name string) (r Resource, ok bool) {
 		return Resource{VolumeClaims, name}, true
 	}
 	switch {
-	case strings.HasPrefix(name, hugePages):
-		return Resource{Pods, requestsPrefix + name}, true
 	case strings.HasSuffix(name, ofStorageClass+storage), strings.HasSuffix(name, ofStorageClass+claims):
 		return Resource{VolumeClaims, name}, true
 	case strings.HasSuffix(name, ofDeviceClass):
 		return Resource{ResourceClaims, name}, true
+	case strings.HasPrefix(name, hugePages):
+		return Resource{Pods, requestsPrefix + name}, true
 	}
 	request, ok := strings.CutPrefix(name, requestsPrefix)
 	switch {
