@@ -340,7 +340,8 @@ func (r *rule) applies(obj map[string]any) bool {
 		}
 	}
 	for _, p := range r.where {
-		if tree.Field(obj, p...) == nil {
+		// An apply keeps an empty list until it has been merged. Upstream's rules ask for items.
+		if v := tree.Field(obj, p...); v == nil || isEmptyList(v) {
 			return false
 		}
 	}

@@ -102,11 +102,11 @@ func (e *Emptied) Restore(obj map[string]any, written bool, sent func(name strin
 }
 
 func isEmpty(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		return len(v) == 0
-	}
-	return false
+	m, ok := v.(map[string]any)
+	return ok && len(m) == 0 || isEmptyList(v)
+}
+
+func isEmptyList(v any) bool {
+	list, ok := v.([]any)
+	return ok && len(list) == 0
 }
