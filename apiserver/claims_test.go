@@ -1,10 +1,13 @@
 package apiserver_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -52,8 +55,39 @@ func TestClaimsAreExclusive(t *testing.T) {
 	e.sameClaims()
 }
 
+// TestClaimsOfThoseWhoHangUp: a client that goes while its Service is made leaves no rows without one.
+func TestClaimsOfThoseWhoHangUp(t *testing.T) {
+	e := newEnv(t, nil)
+	var wg sync.WaitGroup
+	for i := range 60 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+			defer cancel()
+			body := fmt.Sprintf(`{"metadata":{"name":"s%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/api/v1/namespaces/default/services", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if w, err := e.client.Do(r); err == nil {
+				w.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	await(t, "rows of Services that are there, and of no others", e.claimsDiffer)
+}
+
 // sameClaims compares the rows with the Services.
 func (e *env) sameClaims() {
+	e.t.Helper()
+	if d := e.claimsDiffer(); d != "" {
+		e.t.Error(d)
+	}
+}
+
+// claimsDiffer says which rows and Services do not belong together.
+func (e *env) claimsDiffer() (differ string) {
 	e.t.Helper()
 	_, services := e.do(http.MethodGet, "/api/v1/services", nil, "")
 	items, _ := field(e.t, services, "items").([]any)
@@ -78,14 +112,15 @@ func (e *env) sameClaims() {
 	}
 	for k := range want {
 		if !got[k] {
-			e.t.Errorf("%s is not claimed", k)
+			differ += k + " is not claimed\n"
 		}
 	}
 	for k := range got {
 		if !want[k] {
-			e.t.Errorf("%s is claimed for nothing", k)
+			differ += k + " is claimed for nothing\n"
 		}
 	}
+	return differ
 }
 
 // keys are the live keys of a table.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/storage"
@@ -36,7 +37,11 @@ type Claimed struct {
 var ErrTaken = errors.New("provided IP is already allocated")
 
 // claims are the rows that one request has made so far. For one goroutine.
-type claims struct{ made []Claimed }
+type claims struct {
+	made []Claimed
+	// proposed says that the entry of the object itself may be in the log, and so hold them.
+	proposed bool
+}
 
 func (m *claims) has(k ClaimKey) bool {
 	return slices.ContainsFunc(m.made, func(c Claimed) bool { return c.ClaimKey == k })
@@ -49,7 +54,7 @@ func (o *Op) Claim(w *proto.Write) error {
 		return nil
 	}
 	w.Op, w.Condition, w.RequestId = proto.Op_OP_PUT, proto.Condition_CONDITION_ABSENT, newRequestID()
-	v, outcome, err := storage.Propose(o.Context, o.Store.Storage, w)
+	v, outcome, err := storage.Propose(o.Context, o.storage(), w)
 	switch {
 	case err != nil:
 		return err
@@ -65,7 +70,7 @@ func (o *Op) Claim(w *proto.Write) error {
 // a success. A failure whose outcome is unknown keeps everything, because the
 // object may be there; what is too much is found by RepairClaims.
 func (o *Op) keepClaims(held []ClaimKey, err error) {
-	if len(o.claims.made) == 0 || uncertain(err) {
+	if len(o.claims.made) == 0 || o.claims.proposed && uncertain(err) {
 		return
 	}
 	for _, m := range o.claims.made {
@@ -80,7 +85,30 @@ func (o *Op) keepClaims(held []ClaimKey, err error) {
 // not refused.
 func uncertain(err error) bool {
 	var refused apierrors.APIStatus
-	return err != nil && !errors.As(err, &refused)
+	return err != nil && !errors.As(err, &refused) && !errors.Is(err, storage.ErrNotBegun)
+}
+
+// storage is what the operation writes to. Of kinds that hold rows the outcome of a write is awaited also
+// when its client has gone: who hangs up at once would leave rows behind, of which there are few, until
+// the leader finds them.
+func (o *Op) storage() storage.Interface {
+	if o.Strategy().Held == nil {
+		return o.Store.Storage
+	}
+	return awaited{o.Store.Storage, o.Store.MaxWrite}
+}
+
+// awaited is a storage whose writes end with their outcome, or after most, and not with their context.
+type awaited struct {
+	storage.Interface
+	most time.Duration
+}
+
+// Propose implements storage.Interface.
+func (a awaited) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.most)
+	defer cancel()
+	return a.Interface.Propose(ctx, w)
 }
 
 // releaseClaims gives back the rows of an object that is gone or has given them

@@ -332,6 +332,7 @@ func newErrors(errs, others field.ErrorList) field.ErrorList {
 
 func (o *Op) createNamed(obj, meta tree.Object) (w Written, err error) {
 	defer func() { o.reconcileClaims(nil, w, err) }()
+	o.claims.proposed = false
 	err = o.complete(obj, nil, meta, nil)
 	if err == nil {
 		err = o.admitFinal(obj, nil)
@@ -373,7 +374,8 @@ func (o *Op) insert(ch Change) (Written, error) {
 	w := o.entry(key, &ch)
 	w.Condition = proto.Condition_CONDITION_ABSENT
 	o.guard(w)
-	v, outcome, err := storage.Propose(o.Context, o.Store.Storage, w)
+	o.claims.proposed = true
+	v, outcome, err := storage.Propose(o.Context, o.storage(), w)
 	switch {
 	case err != nil:
 		return Written{}, o.overLimit(err)

@@ -57,14 +57,15 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	)
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
 	r := o.Store.updater
-	r.Caller = race{o}
+	r.Caller, r.Store = race{o}, o.storage()
 	for {
 		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
-			o.current = cur
+			o.current, o.claims.proposed = cur, false
 			ch, err = decide(cur)
 			if err != nil || ch.None || o.Options.IsDryRun() {
 				return nil, err
 			}
+			o.claims.proposed = true
 			w = o.entry(key, &ch)
 			if cur == nil {
 				o.guard(w)

@@ -187,16 +187,19 @@ func Current(s Interface, table, key string) (*mvcc.Version, error) {
 	}
 }
 
+// ErrNotBegun is for a write whose context was over before it was proposed.
+var ErrNotBegun = errors.New("not begun")
+
 // Propose replicates a write. A refused condition is an outcome; a write that
 // turns out to have taken effect before is as good as applied.
 //
 // What was decided under a context that is over is not written: a check that the end cut
 // short may have found nothing because it did not look. Since the write is complete when it
-// comes here, a context that still runs has run for all of the decision. Errors: the context's
+// comes here, a context that still runs has run for all of the decision. Errors: ErrNotBegun and the context's
 // cause, with nothing written, LimitExceededError, and those of the store.
 func Propose(ctx context.Context, s Interface, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
 	if ctx.Err() != nil {
-		return nil, 0, fmt.Errorf("write %s/%s: not begun: %w", w.Table, w.Key, context.Cause(ctx))
+		return nil, 0, fmt.Errorf("write %s/%s: %w: %w", w.Table, w.Key, ErrNotBegun, context.Cause(ctx))
 	}
 	r, err := s.Propose(ctx, w)
 	if err != nil {
