@@ -71,11 +71,11 @@ func (a *Aggregator) routed() []*Remote {
 	return out
 }
 
-// maxAnswer bounds what is read of an answer that is no watch.
+// maxAnswer bounds what is read of an answer. A watch goes on with another one.
 const maxAnswer = 32 << 20
 
 // Metadata returns a client of the metadata of objects at all servers, in the name of a user whom
-// they believe this server. Answers are bounded, but for those of watches. It follows no redirects.
+// they believe this server. Answers are bounded: a list fails behind that, a watch ends. It follows no redirects.
 // A request has no time limit but its context's.
 func (a *Aggregator) Metadata(u *auth.User) (metadata.Interface, error) {
 	client := &http.Client{
@@ -120,22 +120,25 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.URL.Query().Get("watch") == "" {
-		res.Body = &boundedBody{res.Body, maxAnswer}
+	body := &boundedBody{ReadCloser: res.Body, left: maxAnswer, over: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
+	if r.URL.Query().Get("watch") != "" {
+		body.over = io.ErrUnexpectedEOF // the decoder of events takes it for the end, and not for an event of an error
 	}
+	res.Body = body
 	return res, nil
 }
 
-// boundedBody fails behind a number of bytes.
+// boundedBody fails with over behind a number of bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
+	over error
 }
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		return 0, b.over
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
