@@ -49,6 +49,9 @@ func checkBinding(o *objects.Op, b *corev1.Binding) error {
 // bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
 // node a pod runs, once.
 func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {
+	if b.Name == "" {
+		return objects.Created{}, status.BadRequest("Name parameter required.")
+	}
 	if wrong := tree.PathSegmentName(b.Name, false); len(wrong) > 0 {
 		return objects.Created{}, status.BadRequest("Name parameter invalid: %q: %s", b.Name, strings.Join(wrong, ";"))
 	}

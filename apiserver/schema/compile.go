@@ -54,6 +54,7 @@ type property struct {
 	embedded bool // an object that is not a pointer upstream: never absent there
 	written  writtenAs
 	emptied  bool // written as null when it is empty
+	managers bool // managedFields, which say something in the object's own metadata if they are empty, and nothing in those of a template
 	value    any  // the schema's default, nil if there is none
 
 	patchStrategies []string
@@ -87,6 +88,8 @@ const scalingRules = "io.k8s.api.autoscaling.v2.HPAScalingRules"
 
 // noFields is the only model of a type without fields. The others whose schemas name none may have any.
 const noFields = definitions + "pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
+
+const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 const refPrefix = "#/components/schemas/"
 
@@ -237,6 +240,7 @@ func (c *compiler) object(n *node, d *document) error {
 		if n.model == scalingRules && name == "policies" {
 			f.written = writtenNot // an empty list is refused; the default is for none
 		}
+		f.managers = name == "managedFields" && n.model == objectMeta
 		f.value = scalar(p.Default)
 		if isZero(f.value) && !f.pointer() {
 			f.value = nil // it only says that the field is no pointer

@@ -75,7 +75,7 @@ func (w *fitter) object(n *node, obj map[string]any) error {
 				return err
 			}
 			switch {
-			case !w.keep && f.drops(fitted):
+			case !w.keep && (f.drops(fitted) || f.managers && top > 1 && isZero(fitted)):
 				w.noteEmpty(v)
 				delete(obj, key)
 			case f.emptied && isZero(fitted):
