@@ -237,6 +237,12 @@ var costlyBodies = []costly{
 	{"options of a delete in protobuf", "DELETE", maps + "/nothing", asProtobuf, codec.Whole, "", "\x2a\x00", "", func(_, filled string) string {
 		return "k8s\x00" + wireField(1, wireField(1, "v1")+wireField(2, "DeleteOptions")) + wireField(2, filled)
 	}},
+	{"nulls among ports", "POST", "/api/v1/namespaces/default/services", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"ports":[`, `null,`, `]}}`, nil},
+	{"nulls among containers", "POST", podsPath, asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"containers":[`, `null,`, `]}}`, nil},
+	{"nulls among ports in YAML", "POST", "/api/v1/namespaces/default/services", asYAML, codec.Whole, "metadata: {name: NAME}\nspec:\n ports:\n", " -\n", "", nil},
+	{"nulls among requirements of a review", "POST", reviews, asJSON, codec.Whole, `{"spec":{"resourceAttributes":{"verb":"get","labelSelector":{"requirements":[`, `null,`, `]}}}}`, nil},
+	{"nulls in a merge patch", "PATCH", maps + "/NAME", asMerge, codec.Merged, `{"metadata":{"ownerReferences":[`, `null,`, `]}}`, nil},
+	{"nulls in a JSON patch", "PATCH", maps + "/NAME", asJSONPatch, codec.Merged, `[{"op":"add","path":"/metadata/ownerReferences","value":[`, `null,`, `]}]`, nil},
 	{"options of a delete", "DELETE", maps + "/nothing", asJSON, codec.Whole, `{"x":[`, `{"a":1},`, `]}`, nil},
 	{"a request for a token", "POST", "/api/v1/namespaces/default/serviceaccounts/holder/token", asJSON, codec.Whole, `{"spec":{"audiences":[`, `"",`, `]}}`, nil},
 }

@@ -86,7 +86,8 @@ func maxCost(res *kinds.Resource) int64 {
 	return MaxCost
 }
 
-// parts are how many there are of what costs.
+// parts are how many there are of what costs. A null in a list is an object, too: that is what it becomes where objects
+// are wanted.
 type parts struct{ bytes, objects, arrays, members, elements int64 }
 
 func (p *parts) cost(w *weights) int64 {
@@ -98,7 +99,7 @@ func (p *parts) cost(w *weights) int64 {
 func atMost(text []byte) parts {
 	return parts{
 		bytes:    int64(len(text)),
-		objects:  int64(bytes.Count(text, []byte("{"))),
+		objects:  int64(bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("null"))),
 		arrays:   int64(bytes.Count(text, []byte("["))),
 		members:  int64(bytes.Count(text, []byte(":"))),
 		elements: int64(bytes.Count(text, []byte(","))),
@@ -109,8 +110,10 @@ func atMost(text []byte) parts {
 // as a parser comes to see before it gives up.
 func partsOf(text []byte) parts {
 	p := parts{bytes: int64(len(text))}
+	before := byte(0) // the last one that is no space
 	for i := 0; i < len(text); i++ {
-		switch text[i] {
+		c := text[i]
+		switch c {
 		case '"':
 			for i++; i < len(text) && text[i] != '"'; i++ {
 				if text[i] == '\\' {
@@ -125,7 +128,14 @@ func partsOf(text []byte) parts {
 			p.members++
 		case ',':
 			p.elements++
+		case 'n':
+			if before == '[' || before == ',' { // behind the comma of an object is a name
+				p.objects++
+			}
+		case ' ', '\t', '\n', '\r':
+			continue
 		}
+		before = c
 	}
 	// A comma stands between members too.
 	p.elements = max(0, p.elements+p.arrays+p.objects-p.members)
@@ -139,6 +149,9 @@ func inYAML(text []byte) parts {
 		return partsOf(text)
 	}
 	p := parts{bytes: int64(len(text))}
+	for _, null := range [...]string{"null", "Null", "NULL", "~", "-\n", "-\r"} {
+		p.objects += int64(bytes.Count(text, []byte(null)))
+	}
 	for i, c := range text {
 		switch c {
 		case '{', '?':
