@@ -53,6 +53,10 @@ func TestWebhookBesideQuota(t *testing.T) {
 	c.Nodes()[0].Must(t, http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", plain, fmt.Sprintf(`{"metadata":{"name":"slow"},"webhooks":[{
 		"name":"slow.quorate.test","clientConfig":{"url":%q,"caBundle":%q},"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}],
 		"sideEffects":"None","admissionReviewVersions":["v1"]}]}`, hook.URL, base64.StdEncoding.EncodeToString(ca)))
+	// What a node has decided while it learnt of the webhook is decided again.
+	for _, n := range c.Nodes() {
+		n.Must(t, http.StatusOK, "GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/slow", "", "")
+	}
 	var left atomic.Int64
 	left.Store(pods)
 	var wg sync.WaitGroup
