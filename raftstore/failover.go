@@ -39,6 +39,9 @@ const (
 	// answerLate is when one that asks this node itself is counted without its answer: what
 	// a connection has to deliver after a cut comes when TCP tries again, seconds later.
 	answerLate = 100 * time.Millisecond
+	// electionOver is how long another voter may be in a later term, and know no leader, before its election
+	// has come to nothing.
+	electionOver = time.Second
 	// surveyAgain is how long a node waits when the others do not see yet what it sees.
 	surveyAgain = 50 * time.Millisecond
 )
@@ -252,7 +255,9 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 			answered++
 			switch {
 			case r.LeaderLostResponse == nil:
-			case r.Term > term, !r.Lost && leader == "", r.Lost && s.better(r, myTerm, myIndex):
+			case r.Term > term && !(leader == "" && r.Lost && s.elections.over(r.Term)):
+				return false
+			case !r.Lost && leader == "", r.Lost && s.better(r, myTerm, myIndex):
 				return false
 			case r.Lost:
 				lost[r.from] = true
@@ -288,6 +293,22 @@ func (s *Store) better(r voterAnswer, term, index uint64) bool {
 		return r.LastLogIndex > index
 	}
 	return r.from > raft.ServerID(s.cfg.Node)
+}
+
+// elections knows the latest term that another voter was found in, and since when. A node that has campaigned
+// and then ended, or was not heard, keeps its term. With a log that is shorter it waits for the others, and they would
+// wait for it, until the election timeout.
+type elections struct {
+	term  uint64
+	since time.Time
+}
+
+// over reports whether an election in a term of another voter has ended without a leader. For Store.failover alone.
+func (e *elections) over(term uint64) bool {
+	if term > e.term {
+		e.term, e.since = term, time.Now()
+	}
+	return term == e.term && time.Since(e.since) > electionOver
 }
 
 // askers are the nodes that have asked this one whether it has lost the leader: who asks has.
@@ -392,7 +413,7 @@ func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *p
 	// Raft's candidate that was told to campaign follows the leader of its term, and stays a candidate.
 	r.LostCampaign = id != "" && s.raft.State() == raft.Candidate
 	switch {
-	case s.leader.ready(), r.Term > req.Term:
+	case s.leader.ready(), r.Term > req.Term && (id != "" || req.LeaderId != ""):
 	case id == "":
 		r.Lost = true
 	case id == raft.ServerID(req.LeaderId):

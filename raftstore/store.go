@@ -34,6 +34,8 @@ type Store struct {
 	streams *peerStreams
 	silence *silence
 	askers  askers
+	// elections is of Store.failover.
+	elections elections
 	// transport is what raft was given: cfg.Transport, and the nudge.
 	transport *raftTransport
 	fresh     freshness
