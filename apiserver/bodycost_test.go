@@ -157,6 +157,7 @@ var costlyBodies = []costly{
 	{"a review with fields that nobody knows", "POST", reviews, asJSON, codec.Whole, review, `,"%s":1`, `}`, nil},
 	{"a review with fields given twice", "POST", reviews, asJSON, codec.Whole, review + `,"x":[`, `{"a":1,"a":1},`, `]}`, nil},
 	{"a review of requirements", "POST", reviews, asJSON, codec.Whole, `{"spec":{"resourceAttributes":{"verb":"get","fieldSelector":{"requirements":[`, `{},`, `]}}}}`, nil},
+	{"a review of requirements of labels", "POST", reviews, asJSON, codec.Whole, `{"spec":{"resourceAttributes":{"verb":"get","labelSelector":{"requirements":[`, `{},`, `]}}}}`, nil},
 	{"a review with managed fields", "POST", reviews, asJSON, codec.Whole, review + `,"metadata":{"managedFields":[`, `{},`, `]}}`, nil},
 	{"a review with more of a user", "POST", accessOf, asJSON, codec.Whole, `{"spec":{"user":"x","nonResourceAttributes":{"verb":"get","path":"/x"},"extra":{`, `"%s":[""],`, `}}}`, nil},
 	{"a review in YAML", "POST", reviews, asYAML, codec.Whole, "spec: {nonResourceAttributes: {verb: get, path: /x}}\nx:\n", "- a:\n", "", nil},
@@ -390,7 +391,9 @@ func TestBodiesCost(t *testing.T) {
 			code, peak := 0, uint64(0)
 			peak = peakOf(func() { code = e.sendCostly(&s, body) })
 			t.Logf("%7d bytes, charged with %4.1f MiB, took %4.1f MiB: %d", len(body), float64(cost)/(1<<20), float64(peak)/(1<<20), code)
-			if peak > uint64(cost)+slack {
+			// The race detector lets a sync.Pool drop one object in four, so that a buffer of a
+			// megabyte is made again where it would be reused. It is here for the races.
+			if peak > uint64(cost)+slack && !underRace {
 				t.Errorf("%d bytes took %.1f MiB, and were charged with %.1f", len(body), float64(peak)/(1<<20), float64(cost)/(1<<20))
 			}
 			largest := s.body(codec.MaxBody)

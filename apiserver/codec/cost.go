@@ -86,8 +86,8 @@ func maxCost(res *kinds.Resource) int64 {
 	return MaxCost
 }
 
-// parts are how many there are of what costs. A null in a list is an object, too: that is what it becomes where objects
-// are wanted.
+// parts are how many there are of what costs. A null in a list counts as an object: it becomes
+// one where objects are wanted.
 type parts struct{ bytes, objects, arrays, members, elements int64 }
 
 func (p *parts) cost(w *weights) int64 {
@@ -150,7 +150,9 @@ func inYAML(text []byte) parts {
 	}
 	p := parts{bytes: int64(len(text))}
 	for _, null := range [...]string{"null", "Null", "NULL", "~", "-\n", "-\r"} {
-		p.objects += int64(bytes.Count(text, []byte(null)))
+		nulls := int64(bytes.Count(text, []byte(null)))
+		p.objects += nulls
+		p.elements += nulls // in JSON that is a comma
 	}
 	for i, c := range text {
 		switch c {
