@@ -49,7 +49,7 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 	mutates, validates := newAdmissionHook(t), newAdmissionHook(t)
 	mutates.set(see)
 	validates.set(see)
-	const all = `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["CREATE"],"resources":["serviceaccounts/token","bindings","localsubjectaccessreviews","namespaces"]}]`
+	const all = `,"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["CREATE"],"resources":["serviceaccounts/token","bindings","localsubjectaccessreviews","selfsubjectreviews","namespaces"]}]`
 	mutates.configure(e, "Mutating", "m", all)
 	validates.configure(e, "Validating", "v", all)
 	for _, x := range []struct {
@@ -73,6 +73,10 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
 		}},
 		{"binding elsewhere", "/api/v1/namespaces/default/bindings", `{"metadata":{"name":"p","namespace":"other"},"target":{"name":"n"}}`, 400, nil},
+		{"review in a namespace that it cannot have", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"metadata":{"namespace":"default"}}`, 201, []string{
+			`{"name":null,"namespace":null,"object":{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","metadata":{},"status":{"userInfo":{}}}}`,
+			`{"name":null,"namespace":null,"object":{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","metadata":{},"status":{"userInfo":{}}}}`,
+		}},
 		{"invalid review", "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews", `{"metadata":{"uid":"u","selfLink":"/","managedFields":[{}]},"spec":{"user":"u"}}`, 422, []string{
 			`{"name":null,"namespace":"default","object":{"apiVersion":"authorization.k8s.io/v1","kind":"LocalSubjectAccessReview","metadata":{"namespace":"default"},"spec":{"user":"u"},"status":{"allowed":false}}}`,
 		}},

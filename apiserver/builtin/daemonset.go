@@ -41,7 +41,7 @@ func countTemplateGeneration(obj, old tree.Object) {
 	}
 	n, _ := templateGeneration(from) // obj's was checked
 	n = max(n, least)
-	if old != nil && !semanticEqual(tree.Field(obj, "spec", "template"), tree.Field(old, "spec", "template")) {
+	if old != nil && !tree.Equal(tree.Field(obj, "spec", "template"), tree.Field(old, "spec", "template")) {
 		n++
 	}
 	annotateTemplateGeneration(obj, n)

@@ -19,7 +19,7 @@ const hostnameLabel = "kubernetes.io/hostname"
 // endpoints. A node's name that it held moves to nodeName.
 func dropTopology(obj, old tree.Object) {
 	endpoints := tree.List(obj["endpoints"])
-	if old != nil && semanticEqual(old["endpoints"], obj["endpoints"]) {
+	if old != nil && tree.Equal(old["endpoints"], obj["endpoints"]) {
 		return
 	}
 	known := map[string]bool{}

@@ -35,7 +35,7 @@ func copyAppArmor(o *objects.Op, obj, old tree.Object) error {
 			if name := tree.Text(profile, "localhostProfile"); strings.TrimSpace(name) != name || len(name) > maxProfileName {
 				profile = nil
 			}
-			if profile != nil && whole != nil && semanticEqual(profile, whole) {
+			if profile != nil && whole != nil && tree.Equal(profile, whole) {
 				continue
 			}
 			warnings = append(warnings, fmt.Sprintf(`metadata.annotations[%s]: deprecated since v1.30; use the "appArmorProfile" field instead`, key))

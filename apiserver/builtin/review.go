@@ -35,7 +35,6 @@ type reviews struct {
 }
 
 func checkSubject(_ *objects.Op, r *authorizationv1.SubjectAccessReview) error {
-	r.Namespace = ""
 	return invalidReview(validation.SubjectAccessReview(r))
 }
 
@@ -57,7 +56,6 @@ func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAcc
 }
 
 func checkSelf(_ *objects.Op, r *authorizationv1.SelfSubjectAccessReview) error {
-	r.Namespace = ""
 	return invalidReview(validation.SelfSubjectAccessReview(r))
 }
 
@@ -116,7 +114,6 @@ func (v *reviews) myself(o *objects.Op, r *authenticationv1.SelfSubjectReview) (
 }
 
 func checkToken(_ *objects.Op, r *authenticationv1.TokenReview) error {
-	r.Namespace = ""
 	if r.Spec.Token == "" {
 		return status.BadRequest("token is required for TokenReview in authentication")
 	}

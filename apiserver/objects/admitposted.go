@@ -18,7 +18,9 @@ import (
 func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
 	m := in.(metav1.Object)
 	wipeMeta(p, m)
-	if o.Resource.Namespaced && m.GetNamespace() != "" && m.GetNamespace() != o.Info.ObjectNamespace {
+	if !o.Resource.Namespaced {
+		m.SetNamespace("")
+	} else if m.GetNamespace() != "" && m.GetNamespace() != o.Info.ObjectNamespace {
 		return Created{}, status.NamespaceMismatch()
 	}
 	begin := func(obj tree.Object) error { return o.completePosted(p, obj) }

@@ -70,11 +70,14 @@ func resetBy(res *kinds.Resource, sub string) (paths []string) {
 	return append(paths, res.Resets...)
 }
 
-// convertAmong converts objects of res to its other versions and back.
+// convertAmong converts objects of res to its other versions and back. As upstream, it does not know those
+// of another group (Events have two): who managed fields in one is forgotten.
 func convertAmong(res *kinds.Resource, all *kinds.Registry, convert convertAll) fieldmanager.Convert {
 	byVersion := map[apischema.GroupVersion]*kinds.Resource{}
 	for _, v := range all.VersionsOf(res) {
-		byVersion[v.GroupVersion()] = v
+		if v.Group == res.Group {
+			byVersion[v.GroupVersion()] = v
+		}
 	}
 	return func(objs []map[string]any, from, to apischema.GroupVersion) ([]map[string]any, error) {
 		a, b := byVersion[from], byVersion[to]

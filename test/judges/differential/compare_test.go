@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -199,7 +200,8 @@ func (o *outcome) withoutName(s string) string {
 	s = uid.ReplaceAllString(s, "<uid>") // first: a short prefix may begin a part of one
 	if prefix := text(meta(o.q.there)["generateName"]); strings.TrimSpace(prefix) != "" {
 		prefix = prefix[:min(len(prefix), 58)] // which leaves room for what is appended
-		s = regexp.MustCompile(regexp.QuoteMeta(prefix)+"[a-z0-9]{5}").ReplaceAllString(s, "<name>")
+		quoted := strings.Trim(strconv.Quote(prefix), `"`)
+		s = regexp.MustCompile("("+regexp.QuoteMeta(prefix)+"|"+regexp.QuoteMeta(quoted)+")[a-z0-9]{5}").ReplaceAllString(s, "<name>")
 	}
 	return normalText(s)
 }
