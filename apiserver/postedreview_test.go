@@ -72,6 +72,10 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
 			`{"name":"p","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
 		}},
+		{"binding that says what the server sets", "/api/v1/namespaces/default/bindings", `{"metadata":{"name":"q","uid":"u","selfLink":"/"},"target":{"kind":"Node","name":"n"}}`, 404, []string{
+			`{"name":"q","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"q","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
+			`{"name":"q","namespace":"default","object":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"q","namespace":"default"},"target":{"kind":"Node","name":"n"}}}`,
+		}},
 		{"binding elsewhere", "/api/v1/namespaces/default/bindings", `{"metadata":{"name":"p","namespace":"other"},"target":{"name":"n"}}`, 400, nil},
 		{"review in a namespace that it cannot have", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"metadata":{"namespace":"default"}}`, 201, []string{
 			`{"name":null,"namespace":null,"object":{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","metadata":{},"status":{"userInfo":{}}}}`,

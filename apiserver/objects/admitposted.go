@@ -17,7 +17,7 @@ import (
 // body; plugins may change it. Errors: ErrDecideAgain, with another in; what is for the client.
 func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
 	m := in.(metav1.Object)
-	wipeMeta(p, m)
+	o.wipeMeta(p, m)
 	if !o.Resource.Namespaced {
 		m.SetNamespace("")
 	} else if m.GetNamespace() != "" && m.GetNamespace() != o.Info.ObjectNamespace {
@@ -35,9 +35,9 @@ func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
 }
 
 // wipeMeta takes out what a client cannot set of the metadata. Nobody manages the fields of what is not stored.
-func wipeMeta(p *Creater, m metav1.Object) {
+func (o *Op) wipeMeta(p *Creater, m metav1.Object) {
 	m.SetManagedFields(nil)
-	if p.KeepsMeta {
+	if p.KeepsMeta && o.Info.Subresource != "" {
 		return
 	}
 	m.SetUID("")

@@ -15,7 +15,8 @@ type Creater struct {
 	Also []string
 	// New is an empty object of the type of k8s.io/api that is posted.
 	New func() runtime.Object
-	// KeepsMeta says that what the server sets of the metadata of other objects, such as the uid, is a condition here.
+	// KeepsMeta says that what the server sets of the metadata of other objects, such as the uid, is a condition
+	// here, where it is a subresource that is posted.
 	KeepsMeta bool
 	// Complete, if there is one, fills in what the server knows, and refuses what is invalid: validating plugins see the
 	// result, and are not asked about what is refused, as upstream's. It may be called again for what it has completed.
