@@ -41,7 +41,8 @@ type typed struct {
 	Model string
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON implements json.Unmarshaler. What does not say its kind is one of that of which t was made: webhooks
+// written in Go send objects without it.
 func (t *typed) UnmarshalJSON(raw []byte) error {
 	var content map[string]any
 	if err := json.Unmarshal(raw, &content); err != nil {
@@ -56,6 +57,13 @@ func (t *typed) UnmarshalJSON(raw []byte) error {
 	}
 	if meta := tree.As(content["metadata"]); meta != nil && len(tree.List(meta["managedFields"])) == 0 {
 		delete(meta, "managedFields") // none, in upstream's type
+	}
+	made := t.GroupVersionKind()
+	if tree.Text(content, "kind") == "" {
+		content["kind"] = made.Kind
+	}
+	if tree.Text(content, "apiVersion") == "" {
+		content["apiVersion"] = made.GroupVersion().String()
 	}
 	t.Unstructured = &unstructured.Unstructured{Object: content}
 	return nil
