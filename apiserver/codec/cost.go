@@ -86,8 +86,8 @@ func maxCost(res *kinds.Resource) int64 {
 	return MaxCost
 }
 
-// parts are how many there are of what costs. A null in a list counts as an object: it becomes
-// one where objects are wanted.
+// parts are how many there are of what costs. A null in a list or a map counts as an object: it
+// becomes one where objects are wanted.
 type parts struct{ bytes, objects, arrays, members, elements int64 }
 
 func (p *parts) cost(w *weights) int64 {
@@ -110,7 +110,6 @@ func atMost(text []byte) parts {
 // as a parser comes to see before it gives up.
 func partsOf(text []byte) parts {
 	p := parts{bytes: int64(len(text))}
-	before := byte(0) // the last one that is no space
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch c {
@@ -129,13 +128,8 @@ func partsOf(text []byte) parts {
 		case ',':
 			p.elements++
 		case 'n':
-			if before == '[' || before == ',' { // behind the comma of an object is a name
-				p.objects++
-			}
-		case ' ', '\t', '\n', '\r':
-			continue
+			p.objects++ // names are strings
 		}
-		before = c
 	}
 	// A comma stands between members too.
 	p.elements = max(0, p.elements+p.arrays+p.objects-p.members)
@@ -149,7 +143,7 @@ func inYAML(text []byte) parts {
 		return partsOf(text)
 	}
 	p := parts{bytes: int64(len(text))}
-	for _, null := range [...]string{"null", "Null", "NULL", "~", "-\n", "-\r"} {
+	for _, null := range [...]string{"null", "Null", "NULL", "~"} {
 		nulls := int64(bytes.Count(text, []byte(null)))
 		p.objects += nulls
 		p.elements += nulls // in JSON that is a comma
@@ -165,17 +159,44 @@ func inYAML(text []byte) parts {
 		case ':':
 			if i+1 == len(text) || ends[text[i+1]] || i > 0 && quotes[text[i-1]] {
 				p.members++
+				if saysNothing(text[i+1:]) { // a block map begins, or there is a null
+					p.objects++
+				}
 			}
 		case '-':
 			if (i == 0 || ends[text[i-1]]) && (i+1 == len(text) || ends[text[i+1]]) {
 				p.arrays++
+				if saysNothing(text[i+1:]) {
+					p.objects++
+					p.elements++
+				}
 			}
+		case '*': // an alias may stand for null, as what has a tag or an anchor may be one
+			p.objects++
+			p.elements++
 		}
 	}
 	// Block maps have no sign of their own. One begins behind a dash, or behind the colon of
 	// another, which then is the last of its line.
-	p.objects += p.members/2 + min(p.arrays, p.members)
+	p.objects += min(p.arrays, p.members)
 	return p
+}
+
+// saysNothing reports whether there is no value in the rest of the line: what stands there is a comment, an
+// anchor, an alias, or a tag.
+func saysNothing(rest []byte) bool {
+	for i, c := range rest {
+		switch c {
+		case ' ', '\t':
+			continue
+		case '\n', '\r', '#', '&', '!', 0xef: // the last begins a byte order mark
+			return true
+		case 0xc2, 0xe2: // line breaks beyond ASCII
+			return i+1 < len(rest) && (rest[i+1] == 0x85 || rest[i+1] == 0x80)
+		}
+		return false
+	}
+	return true
 }
 
 // ends are what may stand beside an indicator of YAML; the last three are line breaks that begin with
