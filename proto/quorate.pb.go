@@ -2345,8 +2345,8 @@ type LeaderLostResponse struct {
 	Term         uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	LastLogTerm  uint64                 `protobuf:"varint,3,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`
 	LastLogIndex uint64                 `protobuf:"varint,4,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
-	// It follows a leader that another campaign has brought, and is a candidate until the election
-	// timeout: it does not campaign before.
+	// It is a candidate until the election timeout, and does not campaign before: it follows a leader that
+	// another campaign has brought, or has found no majority.
 	LostCampaign  bool `protobuf:"varint,5,opt,name=lost_campaign,json=lostCampaign,proto3" json:"lost_campaign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -39,8 +40,8 @@ const (
 	// answerLate is when one that asks this node itself is counted without its answer: what
 	// a connection has to deliver after a cut comes when TCP tries again, seconds later.
 	answerLate = 100 * time.Millisecond
-	// electionOver is how long another voter may be in a later term, and know no leader, before its election
-	// has come to nothing.
+	// electionOver is how long a voter may be in a later term, and know no leader, or be a candidate, before
+	// its election has come to nothing.
 	electionOver = time.Second
 	// surveyAgain is how long a node waits when the others do not see yet what it sees.
 	surveyAgain = 50 * time.Millisecond
@@ -311,6 +312,25 @@ func (e *elections) over(term uint64) bool {
 	return term == e.term && time.Since(e.since) > electionOver
 }
 
+// candidacy knows since when this node is a candidate without an end.
+type candidacy struct{ since atomic.Pointer[time.Time] }
+
+// note is told of each state of Raft. It does not wait.
+func (c *candidacy) note(state raft.RaftState) {
+	if state != raft.Candidate {
+		c.since.Store(nil)
+	} else if c.since.Load() == nil {
+		now := time.Now()
+		c.since.Store(&now)
+	}
+}
+
+// over reports whether it has been a candidate for as long as no election takes that comes to something.
+func (c *candidacy) over() bool {
+	since := c.since.Load()
+	return since != nil && time.Since(*since) > electionOver
+}
+
 // askers are the nodes that have asked this one whether it has lost the leader: who asks has.
 type askers struct {
 	mu   sync.Mutex
@@ -410,8 +430,9 @@ func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *p
 	r := &proto.LeaderLostResponse{Term: s.raft.CurrentTerm()}
 	r.LastLogTerm, r.LastLogIndex = s.lastLog()
 	addr, id := s.raft.LeaderWithID()
-	// Raft's candidate that was told to campaign follows the leader of its term, and stays a candidate.
-	r.LostCampaign = id != "" && s.raft.State() == raft.Candidate
+	// Raft's candidate that was told to campaign follows the leader of its term, and stays a candidate. So does
+	// one that was refused by a node which had not lost the leader yet, and has now.
+	r.LostCampaign = s.raft.State() == raft.Candidate && (id != "" || s.candidacy.over())
 	switch {
 	case s.leader.ready(), r.Term > req.Term && (id != "" || req.LeaderId != ""):
 	case id == "":

@@ -152,6 +152,9 @@ func (s *Store) nameCluster(term uint64, notify <-chan bool) bool {
 func (s *Store) observe() {
 	seen := make(chan raft.Observation, 16)
 	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		if state, ok := o.Data.(raft.RaftState); ok {
+			s.candidacy.note(state)
+		}
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	})

@@ -36,6 +36,7 @@ type Store struct {
 	askers  askers
 	// elections is of Store.failover.
 	elections elections
+	candidacy candidacy
 	// transport is what raft was given: cfg.Transport, and the nudge.
 	transport *raftTransport
 	fresh     freshness

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -247,4 +249,40 @@ func TestHealthyLeaderStays(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRefusedCandidate: a voter that could not reach the leader, and was refused by one that could, is a
+// candidate that begins again at its election timeout. When the leader falls silent, the other one does not
+// wait for it, although it would be the better leader.
+func TestRefusedCandidate(t *testing.T) {
+	const within = 2 * time.Second // as long as any silent leader takes
+	silenceRun(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		var voters []*node
+		for _, o := range c.others(l) {
+			if o.store.Role() == "follower" {
+				voters = append(voters, o)
+			}
+		}
+		slices.SortFunc(voters, func(a, b *node) int { return strings.Compare(a.store.Status().NodeId, b.store.Status().NodeId) })
+		other, refused := voters[0], voters[1] // of two with the same log, the one with the greater id leads
+		c.cutFrom(refused, true, true, l)
+		for refused.store.Role() != "candidate" {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(1500 * time.Millisecond) // its campaign has come to nothing
+		if l.store.Role() != "leader" {
+			t.Fatal("a minority has deposed the leader")
+		}
+		began := time.Now()
+		l.host.pause(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for putKey(ctx, other.store, "k") != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > within {
+			t.Errorf("no leader for %v", took)
+		}
+	})
 }
