@@ -50,7 +50,7 @@ func (d *watchdog) feed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left > 0 { // one that has barked ends the process, and is not to do so twice
-		d.left = looks
+		d.left = looks + 1 // the next look may come at once
 	}
 }
 
