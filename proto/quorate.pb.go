@@ -202,6 +202,7 @@ const (
 	Outcome_OUTCOME_TERM_MISMATCH      Outcome = 10 // no copy up to this one has taken effect
 	Outcome_OUTCOME_RULES_CHANGED      Outcome = 11 // a rule that decided on the write has changed since, or may have
 	Outcome_OUTCOME_LIMIT_EXCEEDED     Outcome = 12 // see Exceeded
+	Outcome_OUTCOME_NO_SPACE           Outcome = 13 // the live keys would take more than they may: see Exceeded, which names no limit
 )
 
 // Enum value maps for Outcome.
@@ -220,6 +221,7 @@ var (
 		10: "OUTCOME_TERM_MISMATCH",
 		11: "OUTCOME_RULES_CHANGED",
 		12: "OUTCOME_LIMIT_EXCEEDED",
+		13: "OUTCOME_NO_SPACE",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":        0,
@@ -235,6 +237,7 @@ var (
 		"OUTCOME_TERM_MISMATCH":      10,
 		"OUTCOME_RULES_CHANGED":      11,
 		"OUTCOME_LIMIT_EXCEEDED":     12,
+		"OUTCOME_NO_SPACE":           13,
 	}
 )
 
@@ -1191,7 +1194,10 @@ type Cluster struct {
 	FeatureVersion uint32 `protobuf:"varint,2,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`
 	// The term whose leader decided this. In an entry of another term it has no effect: the
 	// members may have changed meanwhile. Zero: not checked.
-	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Term uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	// What the live keys may take together from here on, in bytes: see package mvcc. Zero
+	// changes nothing.
+	StorageBytes  uint64 `protobuf:"varint,4,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1243,6 +1249,13 @@ func (x *Cluster) GetFeatureVersion() uint32 {
 func (x *Cluster) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *Cluster) GetStorageBytes() uint64 {
+	if x != nil {
+		return x.StorageBytes
 	}
 	return 0
 }
@@ -1405,7 +1418,8 @@ type StateRecord struct {
 	Hash           uint64                 `protobuf:"varint,4,opt,name=hash,proto3" json:"hash,omitempty"` // rolling hash after the entry at applied
 	ClusterId      string                 `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	FeatureVersion uint32                 `protobuf:"varint,6,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`
-	Versions       uint64                 `protobuf:"varint,7,opt,name=versions,proto3" json:"versions,omitempty"` // how many VersionRecords belong to it
+	Versions       uint64                 `protobuf:"varint,7,opt,name=versions,proto3" json:"versions,omitempty"`                             // how many VersionRecords belong to it
+	StorageBytes   uint64                 `protobuf:"varint,8,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"` // what the live keys may take together; zero if that is not bounded
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1485,6 +1499,13 @@ func (x *StateRecord) GetFeatureVersion() uint32 {
 func (x *StateRecord) GetVersions() uint64 {
 	if x != nil {
 		return x.Versions
+	}
+	return 0
+}
+
+func (x *StateRecord) GetStorageBytes() uint64 {
+	if x != nil {
+		return x.StorageBytes
 	}
 	return 0
 }
@@ -1878,7 +1899,7 @@ type ProposeResponse struct {
 	Index    uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"` // of the entry that was applied
 	Outcome  Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=quorate.v1.Outcome" json:"outcome,omitempty"`
 	Revision uint64                 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"` // of the write that took effect (an older one for OUTCOME_DUPLICATE)
-	Exceeded *Exceeded              `protobuf:"bytes,7,opt,name=exceeded,proto3" json:"exceeded,omitempty"`  // for OUTCOME_LIMIT_EXCEEDED
+	Exceeded *Exceeded              `protobuf:"bytes,7,opt,name=exceeded,proto3" json:"exceeded,omitempty"`  // for OUTCOME_LIMIT_EXCEEDED and OUTCOME_NO_SPACE
 	// Of the entry. It may be a later one than the proposer has named: the leader may have been elected again meanwhile.
 	Term          uint64 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3051,6 +3072,7 @@ type NodeStatus struct {
 	FeatureVersion        uint32         `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports
 	ClusterFeatureVersion uint32         `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
 	Lost                  []*LostEntries `protobuf:"bytes,22,rep,name=lost,proto3" json:"lost,omitempty"`                                                                   // members that are known here to have lost entries
+	StorageBytes          uint64         `protobuf:"varint,23,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`                              // what this node would have the live keys take at most
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -3237,6 +3259,13 @@ func (x *NodeStatus) GetLost() []*LostEntries {
 		return x.Lost
 	}
 	return nil
+}
+
+func (x *NodeStatus) GetStorageBytes() uint64 {
+	if x != nil {
+		return x.StorageBytes
+	}
+	return 0
 }
 
 type StateHash struct {
@@ -3789,12 +3818,13 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1b\n" +
-	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"e\n" +
+	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"\x8a\x01\n" +
 	"\aCluster\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x02 \x01(\rR\x0efeatureVersion\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\xce\x03\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12#\n" +
+	"\rstorage_bytes\x18\x04 \x01(\x04R\fstorageBytes\"\xce\x03\n" +
 	"\rVersionRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12'\n" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x14\n" +
@@ -3811,7 +3841,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\f \x01(\fR\trequestId\x12'\n" +
 	"\x05usage\x18\r \x01(\v2\x11.quorate.v1.UsageR\x05usage\x12)\n" +
-	"\x06limits\x18\x0e \x03(\v2\x11.quorate.v1.LimitR\x06limits\"\xd8\x01\n" +
+	"\x06limits\x18\x0e \x03(\v2\x11.quorate.v1.LimitR\x06limits\"\xfd\x01\n" +
 	"\vStateRecord\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12!\n" +
 	"\fapplied_term\x18\x02 \x01(\x04R\vappliedTerm\x12\x14\n" +
@@ -3820,7 +3850,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x06 \x01(\rR\x0efeatureVersion\x12\x1a\n" +
-	"\bversions\x18\a \x01(\x04R\bversions\"\xfb\x01\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\x12#\n" +
+	"\rstorage_bytes\x18\b \x01(\x04R\fstorageBytes\"\xfb\x01\n" +
 	"\x06Backup\x12\"\n" +
 	"\rtaken_unix_ms\x18\x01 \x01(\x03R\vtakenUnixMs\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -3934,7 +3965,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x06age_ms\x18\x01 \x01(\x04R\x05ageMs\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\x0f\n" +
-	"\rStatusRequest\"\xdb\x05\n" +
+	"\rStatusRequest\"\x80\x06\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
@@ -3962,7 +3993,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\fstarted_unix\x18\x13 \x01(\x03R\vstartedUnix\x12'\n" +
 	"\x0ffeature_version\x18\x14 \x01(\rR\x0efeatureVersion\x126\n" +
 	"\x17cluster_feature_version\x18\x15 \x01(\rR\x15clusterFeatureVersion\x12+\n" +
-	"\x04lost\x18\x16 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\"9\n" +
+	"\x04lost\x18\x16 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\x12#\n" +
+	"\rstorage_bytes\x18\x17 \x01(\x04R\fstorageBytes\"9\n" +
 	"\tStateHash\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\x04R\x04hash\"\xb8\x01\n" +
@@ -4014,7 +4046,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
-	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04*\xdd\x02\n" +
+	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04*\xf3\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -4029,7 +4061,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x15OUTCOME_TERM_MISMATCH\x10\n" +
 	"\x12\x19\n" +
 	"\x15OUTCOME_RULES_CHANGED\x10\v\x12\x1a\n" +
-	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f*x\n" +
+	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f\x12\x14\n" +
+	"\x10OUTCOME_NO_SPACE\x10\r*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +

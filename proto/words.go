@@ -40,6 +40,10 @@ const (
 // RequestIDSize is the length of Write.request_id.
 const RequestIDSize = 16
 
+// ClusterTables begins the names of the cluster's own tables: members, tokens, keys. They have
+// as many keys as operators and nodes make, and the storage limit does not count for them.
+const ClusterTables = "quorate/"
+
 // MaxEntryBytes bounds a framed log entry. Upstream's store takes 1.5 MiB.
 const MaxEntryBytes = 3 << 19
 

@@ -108,6 +108,9 @@ type Limits struct {
 	// with less than is written in that time, a node that needs a snapshot does not
 	// catch up under load. Default 1 GiB.
 	SnapshotLogBytes int64
+	// StorageBytes is what this node would have the live keys take at most: see
+	// Store.LimitStorage. Default: as much as fits.
+	StorageBytes int64
 	// MaxAppendEntries caps entries per group commit. Default 256.
 	MaxAppendEntries int
 }

@@ -84,18 +84,24 @@ func (s *Store) RaiseFeature(ctx context.Context, version uint32, prev uint64) e
 	case version > supported:
 		return fmt.Errorf("raise the feature version to %d, this node supports %d: %w", version, supported, ErrTooOld)
 	}
-	// In another term of this leader the members may be others: then it has no effect.
-	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(s.Cluster()), FeatureVersion: version, Term: term})
-	if err == nil {
-		_, err = s.apply(ctx, frame)
-	}
-	if err != nil {
+	if err := s.decide(ctx, &proto.Cluster{FeatureVersion: version, Term: term}); err != nil {
 		return fmt.Errorf("raise the feature version to %d: %w", version, err)
 	}
 	if now, _ := s.Features(); now < version {
 		return fmt.Errorf("raise the feature version to %d: %w", version, ErrNotLeader)
 	}
 	return nil
+}
+
+// decide writes what is true of the cluster as a whole. In another term of this leader than c's the
+// members may be others: then it has no effect.
+func (s *Store) decide(ctx context.Context, c *proto.Cluster) error {
+	c.ClusterId = string(s.Cluster())
+	frame, err := proto.Encode(proto.KindCluster, c)
+	if err == nil {
+		_, err = s.apply(ctx, frame)
+	}
+	return err
 }
 
 // parsers are for checkEntry.

@@ -59,6 +59,9 @@ func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.R
 	if err := s.allowedByQuorum(ctx, w); err != nil {
 		return r, err
 	}
+	if full, err := s.fullByQuorum(ctx, w); full != nil || err != nil {
+		return mvcc.Result{Outcome: proto.Outcome_OUTCOME_NO_SPACE, Exceeded: full}, err
+	}
 	for range 4 {
 		w.Since = uint64(s.Applied())
 		r, err = s.propose(ctx, proto.KindWrite, w)

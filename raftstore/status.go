@@ -79,6 +79,7 @@ func (s *Store) Status() *proto.NodeStatus {
 		StartedUnix:  s.startedAt.Unix(),
 		Hashes:       append(s.fsm.hashes.recent(), currentHash(state)),
 		Lost:         s.Lost(),
+		StorageBytes: uint64(s.cfg.Limits.StorageBytes),
 	}
 	st.ClusterFeatureVersion, st.FeatureVersion = s.Features()
 	leader, _ := s.Leader()

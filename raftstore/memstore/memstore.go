@@ -77,6 +77,14 @@ func (s *Store) Compact(ctx context.Context, floor proto.Revision) error {
 	return nil
 }
 
+// LimitStorage bounds what the live keys take. See raftstore.Store.LimitStorage.
+func (s *Store) LimitStorage(ctx context.Context, bytes int64, _ uint64) error {
+	if _, err := s.apply(ctx, proto.KindCluster, &proto.Cluster{ClusterId: string(s.State().Mark().Cluster), StorageBytes: uint64(bytes)}); err != nil {
+		return fmt.Errorf("limit the storage to %d bytes: %w", bytes, err)
+	}
+	return nil
+}
+
 func (s *Store) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mvcc.Result, error) {
 	entry, err := proto.Encode(kind, msg)
 	if err != nil {

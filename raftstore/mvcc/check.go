@@ -3,6 +3,7 @@ package mvcc
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -87,7 +88,7 @@ func (s *State) Check() error {
 			}
 			if !newest.Deleted {
 				live++
-				liveBytes += newest.Size()
+				liveBytes += newest.stored()
 			} else if newest.Revision <= floor {
 				fail("table %s: %s: tombstone %d outlived the floor", name, it.key, newest.Revision)
 			}
@@ -117,6 +118,7 @@ func (s *State) Check() error {
 			fail("table %s: counts %d live keys of %d bytes, has %d of %d", name, gotLive, gotBytes, live, liveBytes)
 		}
 	}
+	errs = append(errs, s.checkSpace()...)
 	if v, b := s.History(); v != historyVersions || b != historyBytes {
 		fail("history counts %d versions of %d bytes, has %d of %d", v, b, historyVersions, historyBytes)
 	}
@@ -127,4 +129,25 @@ func (s *State) Check() error {
 	}
 	errs = append(errs, s.checkLedger()...)
 	return errors.Join(errs...)
+}
+
+// checkSpace counts again what keys take.
+func (s *State) checkSpace() (errs []error) {
+	used, of := int64(0), map[string]int64{}
+	for _, t := range s.Tables() {
+		t.keys.Scan(func(it *item) bool {
+			if v := it.newest.Load(); !v.Deleted {
+				used += v.stored()
+				of[namespaceOf(v.Key)] += v.stored()
+			}
+			return true
+		})
+	}
+	if got := s.Used(); got != used {
+		errs = append(errs, fmt.Errorf("the keys count for %d bytes, and take %d", got, used))
+	}
+	if got := maps.Collect(s.Namespaces()); !maps.Equal(got, of) {
+		errs = append(errs, fmt.Errorf("the namespaces count for %v, and take %v", got, of))
+	}
+	return errs
 }

@@ -37,6 +37,8 @@
 // Limits. A version may say what its object uses, and another one how much may be used in
 // its namespace; Apply keeps the sums, and refuses what would exceed them (ledger.go).
 //
+// Storage limit. What all live keys take together is bounded, too (space.go).
+//
 // One key's life. Each line is an entry, with its index or its floor, and what there is
 // after it: the key's chain, newest first, and the table's history (x is a tombstone).
 //

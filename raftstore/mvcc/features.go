@@ -39,7 +39,7 @@ var features = featureTable{
 		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1, "quorate.v1.Guard.table": 1,
 		"quorate.v1.Guard.key": 1, "quorate.v1.Compact.floor": 1, "quorate.v1.NewTerm.term": 1,
 		"quorate.v1.NewTerm.leader_id": 1, "quorate.v1.Cluster.cluster_id": 1, "quorate.v1.Cluster.feature_version": 1,
-		"quorate.v1.Cluster.term": 1, "quorate.v1.OP_UNSPECIFIED": 1, "quorate.v1.OP_PUT": 1, "quorate.v1.OP_DELETE": 1,
+		"quorate.v1.Cluster.term": 1, "quorate.v1.Cluster.storage_bytes": 2, "quorate.v1.OP_UNSPECIFIED": 1, "quorate.v1.OP_PUT": 1, "quorate.v1.OP_DELETE": 1,
 		"quorate.v1.CONDITION_NONE": 1, "quorate.v1.CONDITION_ABSENT": 1, "quorate.v1.CONDITION_REVISION": 1,
 		"quorate.v1.CONDITION_EXISTS": 1,
 	},

@@ -26,6 +26,8 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 		Hash:    r.Hash,
 		Cluster: proto.ClusterID(r.ClusterId),
 		Feature: r.FeatureVersion,
+
+		StorageBytes: int64(min(r.StorageBytes, mostStorage)),
 	}
 	s.floor.Store(r.Floor)
 	s.ledger.loading = true
@@ -75,6 +77,7 @@ func (s *State) StateRecord() *proto.StateRecord {
 		Hash:           m.Hash,
 		ClusterId:      string(m.Cluster),
 		FeatureVersion: m.Feature,
+		StorageBytes:   uint64(m.StorageBytes),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
@@ -20,6 +21,7 @@ type model struct {
 	applied, floor proto.Revision
 	tables         map[string][]*entry
 	requests       map[[16]byte]proto.Revision
+	storage        int64 // what live keys may take; 0: not bounded
 }
 
 type entry struct {
@@ -126,6 +128,9 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		if w.EnforceLimits && m.exceeds(w.Table, e, live) {
 			return proto.Outcome_OUTCOME_LIMIT_EXCEEDED, liveRev
 		}
+		if m.full(e, live) {
+			return proto.Outcome_OUTCOME_NO_SPACE, liveRev
+		}
 	}
 	if live != nil {
 		e.create = live.create
@@ -141,6 +146,37 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 }
 
 // meets and uses say what an entry of a table uses of a bound of a limit.
+// takes is what an entry counts for in the storage limit.
+func (e *entry) takes() int64 {
+	if e == nil || e.deleted {
+		return 0
+	}
+	return int64(384 + len(e.key) + len(e.value()))
+}
+
+// stored is what all live entries take.
+func (m *model) stored() (sum int64) {
+	for table := range m.tables {
+		for _, key := range modelKeys {
+			sum += m.live(table, key, proto.Revision(math.MaxInt64)).takes()
+		}
+	}
+	return sum
+}
+
+// full reports whether there is no room for an entry in place of the live one.
+func (m *model) full(e, live *entry) bool {
+	grows := e.takes() - live.takes()
+	most := m.storage
+	if live != nil && grows <= 1024 {
+		most += m.storage / 16
+		if e.flags&proto.FlagTerminating != 0 {
+			most += m.storage / 16
+		}
+	}
+	return m.storage > 0 && grows > 0 && m.stored()+grows > most
+}
+
 func meets(e *entry, l *proto.Limit) bool {
 	for _, r := range l.Requirements {
 		has, in, out := false, false, false
@@ -323,10 +359,26 @@ func (d *driver) step() {
 		d.publish()
 	case n < 29:
 		d.pack()
+	case n < 30:
+		d.limit()
 	default:
 		d.read()
 	}
 	d.follow()
+}
+
+// limit sets the storage limit, also below what is stored, or in a term that has ended.
+func (d *driver) limit() {
+	c := &proto.Cluster{StorageBytes: uint64(d.choose(3) * d.choose(16<<10)), Term: uint64(max(0, d.choose(6)-3))}
+	entry, err := proto.Encode(proto.KindCluster, c)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.apply(proto.KindCluster, entry)
+	if c.Term <= 1 && c.StorageBytes > 0 {
+		d.m.storage = int64(c.StorageBytes)
+	}
+	d.publish()
 }
 
 // pack has each state keep some of its values in another way, which nobody may see.
@@ -347,6 +399,9 @@ func (d *driver) publish() {
 	}
 	if err := d.twin.Check(); err != nil {
 		d.t.Fatalf("at %d, loaded from records: %v", d.index, err)
+	}
+	if got := d.s.Mark().StorageBytes; got != d.m.storage || d.s.Used() != d.m.stored() {
+		d.t.Fatalf("at %d: %d bytes are used of %d, want %d of %d", d.index, d.s.Used(), got, d.m.stored(), d.m.storage)
 	}
 	if d.s.Mark() != d.twin.Mark() || d.s.Floor() != d.twin.Floor() {
 		d.t.Fatalf("at %d: mark %+v, loaded from records %+v", d.index, d.s.Mark(), d.twin.Mark())
@@ -436,7 +491,11 @@ func (d *driver) write() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	before := d.s.NoRoom(w) != nil
 	r := d.apply(proto.KindWrite, entry)
+	if after := r.Outcome == proto.Outcome_OUTCOME_NO_SPACE; after && !before || before && r.Outcome == proto.Outcome_OUTCOME_APPLIED {
+		d.t.Fatalf("at %d: there was room before: %v, behind it: %+v", d.index, !before, r)
+	}
 	outcome, rev := d.m.write(proto.Revision(d.index), w, body)
 	if r.Outcome != outcome || r.Revision != rev || (r.Version != nil) != (outcome == proto.Outcome_OUTCOME_APPLIED) {
 		d.t.Fatalf("at %d: %v\n got %+v\nwant %v at %d", d.index, w, r, outcome, rev)

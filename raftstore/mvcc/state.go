@@ -24,6 +24,8 @@ type Mark struct {
 	Cluster proto.ClusterID
 	// Feature is the feature version that entries may use. It never falls.
 	Feature uint32
+	// StorageBytes is what the live keys may take together; 0 if that is not bounded.
+	StorageBytes int64
 }
 
 // State is the state machine. One goroutine calls Apply, Advance, Publish and
@@ -44,6 +46,7 @@ type State struct {
 	requests  map[[proto.RequestIDSize]byte]proto.Revision
 	rules     ruleTables
 	ledger    ledger
+	space     space
 	pack      packer
 	// unchecked counts batches since the last check (CheckSome).
 	unchecked int
@@ -165,8 +168,8 @@ type Result struct {
 	Removed []proto.Revision
 	// Hash is the rolling hash after this entry.
 	Hash uint64
-	// Exceeded says what refused the write, for OUTCOME_LIMIT_EXCEEDED. It is not part of
-	// the hash: it follows from what is.
+	// Exceeded says what refused the write, for OUTCOME_LIMIT_EXCEEDED and OUTCOME_NO_SPACE. It is
+	// not part of the hash: it follows from what is.
 	Exceeded *proto.Exceeded
 }
 
@@ -212,6 +215,9 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 		}
 		if c.Term == 0 || proto.Term(c.Term) == term {
 			s.now.Cluster, s.now.Feature = proto.ClusterID(c.ClusterId), max(s.now.Feature, c.FeatureVersion)
+			if c.StorageBytes > 0 {
+				s.now.StorageBytes = int64(min(c.StorageBytes, mostStorage))
+			}
 		}
 	default:
 		if kind&proto.KindIgnorable == 0 {
@@ -295,8 +301,13 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	}
 	charge := chargeOf(w.Usage, w.Limits)
 	// Last: what would be refused anyway needs no room.
-	if r.Exceeded = s.exceeded(w, charge, live); r.Exceeded != nil {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_LIMIT_EXCEEDED, 0
+	refused := proto.Outcome_OUTCOME_LIMIT_EXCEEDED
+	if r.Exceeded = s.exceeded(w, charge, live); r.Exceeded == nil {
+		refused = proto.Outcome_OUTCOME_NO_SPACE
+		r.Exceeded = s.space.exceeds(s.now.StorageBytes, w, r.Revision, live)
+	}
+	if r.Exceeded != nil {
+		r.Outcome, r.Revision = refused, 0
 		if live != nil {
 			r.Revision = live.Revision
 		}

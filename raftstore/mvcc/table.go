@@ -73,7 +73,7 @@ func newTable(s *State, name string) *Table {
 // Name returns the table's name.
 func (t *Table) Name() string { return t.name }
 
-// Live returns how many keys have a live newest version, and their size in bytes.
+// Live returns how many keys have a live newest version, and the bytes that these count for in the storage limit.
 func (t *Table) Live() (keys, bytes int64) { return t.live.Load(), t.liveBytes.Load() }
 
 // Latest is the revision of the newest change in this table. Of one that was dropped it is above all
@@ -162,19 +162,14 @@ func (t *Table) link(it *item, v *Version) {
 		if old.Deleted {
 			t.dead.Delete(it)
 			t.deadDirty = true
-		} else {
-			t.live.Add(-1)
-			t.liveBytes.Add(-old.Size())
 		}
 		it.newest.Store(v)
 	}
 	if v.Deleted {
 		t.dead.Set(it)
 		t.deadDirty = true
-	} else {
-		t.live.Add(1)
-		t.liveBytes.Add(v.Size())
 	}
+	t.state.space.move(t, old, v)
 	t.latest.Store(uint64(v.Revision))
 	t.state.wait(t, old, v)
 }

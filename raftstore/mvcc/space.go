@@ -1,0 +1,140 @@
+package mvcc
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// The storage limit bounds what the live keys of all tables take together: that is what a
+// snapshot has, and what every node keeps in memory. It is part of the state, so that a write
+// is refused on all nodes or on none; history is bounded elsewhere, by the floor.
+//
+// A state that is full must be able to become smaller. So deletions and writes that do not grow
+// their key are never refused for it, and small growth of a live key finds a spare part behind
+// the limit: a lease that is renewed by a longer name, a finalizer that is taken off, a condition
+// of a status. A key that is being deleted has another one to itself, because who may update
+// objects could fill the first: the marks of a deletion must fit.
+
+const (
+	// keyBytes is what a key counts for beside its name and value: a Version, its item, its
+	// labels, its places in tree and history. Together with stored and spare it is a rule that
+	// all nodes follow: another one comes with another feature version.
+	keyBytes = 384
+	// smallGrowth is what a write may add to a key to find room behind the limit.
+	smallGrowth = 1 << 10
+	// spareOf is which part of the limit each spare part is, mostSpare the largest one.
+	spareOf, mostSpare = 16, 64 << 20
+	// mostStorage leaves room for sums.
+	mostStorage = 1 << 62
+)
+
+// StorageBound is the name of the storage limit in proto.Exceeded, whose table and key are empty then.
+const StorageBound = "storage"
+
+// stored is what a live version counts for.
+func (v *Version) stored() int64 { return storedBytes(v.Key, int64(v.size)) }
+
+func storedBytes(key string, value int64) int64 { return keyBytes + int64(len(key)) + value }
+
+// space is of the writer; readers may look at all of it.
+type space struct {
+	used       atomic.Int64 // bytes
+	namespaces sync.Map     // string to *tally: those that have keys
+}
+
+// tally is what the keys of a namespace take.
+type tally struct{ keys, bytes atomic.Int64 }
+
+// move counts a version of a key that is linked now; was is the one before it. A tombstone takes
+// nothing, nor does nil.
+func (p *space) move(t *Table, was, v *Version) {
+	keys, bytes := int64(0), int64(0)
+	if !v.Deleted {
+		keys, bytes = 1, v.stored()
+	}
+	if was != nil && !was.Deleted {
+		keys, bytes = keys-1, bytes-was.stored()
+	}
+	if keys == 0 && bytes == 0 {
+		return
+	}
+	t.live.Add(keys)
+	t.liveBytes.Add(bytes)
+	p.used.Add(bytes)
+	namespace := namespaceOf(v.Key)
+	found, ok := p.namespaces.Load(namespace)
+	if !ok {
+		found = new(tally)
+		p.namespaces.Store(strings.Clone(namespace), found) // of its own: the key may go
+	}
+	n := found.(*tally)
+	n.bytes.Add(bytes)
+	if n.keys.Add(keys) == 0 {
+		p.namespaces.Delete(namespace)
+	}
+}
+
+// spare is how much of what is behind the limit a write finds that grows a key by so much.
+func spare(limit, grows int64, terminating bool, live *Version) int64 {
+	switch part := min(limit/spareOf, mostSpare); {
+	case live == nil || grows > smallGrowth:
+		return 0
+	case terminating:
+		return 2 * part
+	default:
+		return part
+	}
+}
+
+// exceeds says by how much a write at a revision would exceed a limit, or nil. live is the key's live version.
+func (p *space) exceeds(limit int64, w *proto.Write, at proto.Revision, live *Version) *proto.Exceeded {
+	if limit == 0 || w.Op != proto.Op_OP_PUT || strings.HasPrefix(w.Table, proto.ClusterTables) {
+		return nil
+	}
+	size := int64(len(w.Value))
+	if w.RevisionOffset != 0 && int(w.RevisionOffset) <= len(w.Value) { // as insertRevision
+		size += int64(len(strconv.FormatUint(uint64(at), 10)))
+	}
+	grows := storedBytes(w.Key, size)
+	if live != nil {
+		grows -= live.stored()
+	}
+	used := p.used.Load()
+	if grows <= 0 || used+grows <= limit+spare(limit, grows, w.Flags&proto.FlagTerminating != 0, live) {
+		return nil
+	}
+	return &proto.Exceeded{Bounds: []*proto.ExceededBound{{Name: StorageBound, Requested: grows, Used: used, Max: limit}}}
+}
+
+// NoRoom says by how much a write would exceed the storage limit if it was applied to what readers see
+// now, or nil if there is room for it.
+func (s *State) NoRoom(w *proto.Write) *proto.Exceeded {
+	m := s.Mark()
+	if m.StorageBytes == 0 || w.Op != proto.Op_OP_PUT {
+		return nil
+	}
+	var live *Version
+	if t := s.Table(w.Table); t != nil {
+		var err error
+		if live, err = t.Get(w.Key, m.Applied); err != nil {
+			return nil // the floor has passed the mark meanwhile: the entry will tell
+		}
+	}
+	return s.space.exceeds(m.StorageBytes, w, m.Applied+1, live)
+}
+
+// Used is what all live keys take, in bytes.
+func (s *State) Used() int64 { return s.space.used.Load() }
+
+// Namespaces are those that have live keys, in no order, and what these take in bytes. Keys in no
+// namespace are those of "".
+func (s *State) Namespaces() iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		s.space.namespaces.Range(func(namespace, n any) bool { return yield(namespace.(string), n.(*tally).bytes.Load()) })
+	}
+}
