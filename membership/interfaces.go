@@ -77,6 +77,11 @@ type Consensus interface {
 	Features() (cluster, supported uint32)
 	// RaiseFeature makes the cluster speak a feature version. prevIndex as above.
 	RaiseFeature(ctx context.Context, version uint32, prevIndex uint64) error
+	// StorageLimit is what the live keys may take in this node's state, in bytes; 0 if that is not bounded.
+	// It answers from memory.
+	StorageLimit() int64
+	// LimitStorage bounds what the live keys take. prevIndex as above.
+	LimitStorage(ctx context.Context, bytes int64, prevIndex uint64) error
 	// Cluster returns the id of the cluster, "" before it is known.
 	Cluster() proto.ClusterID
 	// Status returns what this node knows of itself, without a quorum. It may

@@ -209,6 +209,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.raiseFeatures(ctx) })
+	wg.Go(func() { m.limitStorage(ctx) })
 	wg.Go(func() { m.watchQuorum(ctx) })
 	wg.Go(func() {
 		if wrong = m.checkStateHashes(ctx); wrong != nil {

@@ -41,6 +41,7 @@ type world struct {
 	kv                map[proto.ClusterID]map[string]map[string][]byte
 	leader            map[proto.ClusterID]proto.NodeID
 	feature           map[proto.ClusterID]uint32
+	storage           map[proto.ClusterID]int64
 	term              uint64
 	number, addresses int
 
@@ -73,6 +74,8 @@ type machine struct {
 	hashes []*proto.StateHash
 	// supports is the feature version of the release that runs there; zero is 1.
 	supports uint32
+	// storage is what it would have the live keys take; zero is an older release, which does not say.
+	storage uint64
 
 	up       bool
 	node     *Manager
@@ -88,7 +91,7 @@ type machine struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, feature: map[proto.ClusterID]uint32{}, term: 1}
+	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, feature: map[proto.ClusterID]uint32{}, storage: map[proto.ClusterID]int64{}, term: 1}
 	t.TempDir() // directories go after the nodes have stopped: one may still write
 	t.Cleanup(func() {
 		for _, mc := range w.machines {
@@ -544,6 +547,15 @@ func (r fakeRaft) RaiseFeature(_ context.Context, version uint32, prev uint64) e
 	return r.mutate(prev, func(map[proto.NodeID]Server) { r.mc.w.feature[r.mc.cluster] = version })
 }
 
+func (r fakeRaft) StorageLimit() int64 {
+	defer r.lock()()
+	return r.mc.w.storage[r.mc.cluster]
+}
+
+func (r fakeRaft) LimitStorage(_ context.Context, bytes int64, prev uint64) error {
+	return r.mutate(prev, func(map[proto.NodeID]Server) { r.mc.w.storage[r.mc.cluster] = bytes })
+}
+
 func (r fakeRaft) Cluster() proto.ClusterID {
 	defer r.lock()()
 	return r.mc.cluster
@@ -552,7 +564,7 @@ func (r fakeRaft) Cluster() proto.ClusterID {
 func (r fakeRaft) Status(context.Context) *proto.NodeStatus {
 	defer r.lock()()
 	st := &proto.NodeStatus{NodeId: string(r.mc.id), Term: r.mc.w.term, Commit: 1000, Applied: 1000 - r.mc.lag, LastLogIndex: 1000 - r.mc.lag, Role: "follower", Hashes: slices.Clone(r.mc.hashes),
-		FeatureVersion: max(r.mc.supports, 1), ClusterFeatureVersion: max(r.mc.w.feature[r.mc.cluster], 1)}
+		StorageBytes: r.mc.storage, FeatureVersion: max(r.mc.supports, 1), ClusterFeatureVersion: max(r.mc.w.feature[r.mc.cluster], 1)}
 	if l := r.mc.leaderLocked(); l != nil {
 		st.LeaderId = string(l.id)
 		if l == r.mc {

@@ -135,6 +135,15 @@ func (c consensus) RaiseFeature(ctx context.Context, version uint32, prev uint64
 	return membershipError(c.Store.RaiseFeature(ctx, version, prev))
 }
 
+func (c consensus) StorageLimit() int64 {
+	_, limit := c.Store.Storage()
+	return limit
+}
+
+func (c consensus) LimitStorage(ctx context.Context, bytes int64, prev uint64) error {
+	return membershipError(c.Store.LimitStorage(ctx, bytes, prev))
+}
+
 func (c consensus) Status(context.Context) *proto.NodeStatus { return c.Store.Status() }
 
 // membershipError gives the store's sentinels the names that membership knows.

@@ -154,10 +154,10 @@ func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error
 
 // notices are what operators are told of in the status of the cluster.
 func (n *Node) notices() []string {
+	out := storageNotice(n.store.Storage())
 	if n.suspensions == nil {
-		return nil
+		return out
 	}
-	var out []string
 	for _, s := range n.suspensions.Active() {
 		out = append(out, "admission: "+s.String())
 	}

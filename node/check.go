@@ -242,6 +242,9 @@ func (c *Config) checkStore(bad *mistakes) {
 	if c.HistoryMaxBytes < 1 {
 		bad.add("history-max-bytes: %d: must be positive", c.HistoryMaxBytes)
 	}
+	if c.StorageBytes < 0 || c.StorageBytes > 0 && c.StorageBytes < leastStorage {
+		bad.add("storage-bytes: %d: must be 0 or at least %d", c.StorageBytes, leastStorage)
+	}
 	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
 		bad.add("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
 	}

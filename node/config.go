@@ -94,6 +94,9 @@ type Config struct {
 	// history has more than HistoryMaxBytes (history-retention, history-max-bytes).
 	HistoryRetention time.Duration
 	HistoryMaxBytes  int64
+	// StorageBytes is what this node would have the objects of the cluster take at most (storage-bytes; 0: a quarter
+	// of its memory). The least that a voter says counts on all nodes.
+	StorageBytes int64
 	// SnapshotInterval is how often a snapshot of the log is considered, SnapshotEntries how many
 	// entries since the last one make it worth it (snapshot-interval, snapshot-entries).
 	SnapshotInterval time.Duration

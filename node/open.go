@@ -105,7 +105,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		},
 		Limits: raftstore.Limits{
 			HistoryBytes: n.cfg.HistoryMaxBytes, TrailingLogs: n.cfg.TrailingLogs, SnapshotThreshold: n.cfg.SnapshotEntries,
-			SnapshotLogBytes: n.cfg.SnapshotLogBytes,
+			SnapshotLogBytes: n.cfg.SnapshotLogBytes, StorageBytes: n.cfg.storageBytes(),
 		},
 	})
 	if err != nil {

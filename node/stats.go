@@ -21,13 +21,15 @@ func (n *Node) storeStats() metrics.StoreStats {
 	out.FeatureVersion, out.FeatureSupported = n.store.Features()
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
 	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
+	out.StoredBytes, out.QuotaBytes = n.store.Storage()
+	out.Namespaces = largest(n.store.State().Namespaces(), mostNamespaces)
 	for name, t := range n.store.State().Tables() {
 		resource, ofAPI := kinds.OfTable(name)
 		if !ofAPI {
 			continue
 		}
-		live, _ := t.Live()
-		out.Tables = append(out.Tables, metrics.TableStats{Group: resource.Group, Resource: resource.Resource, Objects: live})
+		live, bytes := t.Live()
+		out.Tables = append(out.Tables, metrics.TableStats{Group: resource.Group, Resource: resource.Resource, Objects: live, Bytes: bytes})
 	}
 	return out
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Prefixes of the names of tables. No plural and no group has a slash in it, so a
-// prefix makes a space of its own. clusterTables are the cluster's own tables.
+// prefix makes a space of its own, as proto.ClusterTables is.
 const (
-	clusterTables = "quorate/"
 	builtinTables = "builtin/"
 	customTables  = "custom/"
 )
@@ -87,7 +87,7 @@ func OfTable(name string) (gr schema.GroupResource, ofAPI bool) {
 		name = rest
 	}
 	gr.Resource, gr.Group, _ = strings.Cut(name, ".")
-	return gr, !strings.HasPrefix(name, clusterTables)
+	return gr, !strings.HasPrefix(name, proto.ClusterTables)
 }
 
 // IsBuiltinVersion reports whether a group version is built in, be it on or off: no

@@ -110,7 +110,7 @@ func exercise(m *Metrics) {
 	m.AuditLost("full")
 	m.SetStore(func() StoreStats {
 		return StoreStats{ClusterID: "c1", HasLeader: true, Commit: 12, Applied: 10, DBBytes: 4096,
-			Tables: []TableStats{{Group: "apps", Resource: "deployments", Objects: 7}}}
+			Namespaces: []NamespaceStats{{Name: "n", Bytes: 1}}, Tables: []TableStats{{Group: "apps", Resource: "deployments", Objects: 7}}}
 	})
 	m.LogWrite(time.Millisecond)
 	m.BackendCommit(time.Millisecond)

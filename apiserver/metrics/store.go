@@ -44,14 +44,23 @@ type StoreStats struct {
 	DBBytes, DBBytesInUse uint64
 	// FeatureVersion is the one that the cluster speaks; FeatureSupported this node's.
 	FeatureVersion, FeatureSupported uint32
-	QuotaBytes                       uint64 // 0: no quota
-	Tables                           []TableStats
+	// StoredBytes is what all objects count for in the storage limit, QuotaBytes that limit; 0: there is none.
+	StoredBytes, QuotaBytes int64
+	Tables                  []TableStats
+	// Namespaces are those with most bytes.
+	Namespaces []NamespaceStats
 }
 
 // TableStats is one table of the store.
 type TableStats struct {
 	Group, Resource string
-	Objects         int64
+	Objects, Bytes  int64
+}
+
+// NamespaceStats is what the objects of a namespace count for.
+type NamespaceStats struct {
+	Name  string
+	Bytes int64
 }
 
 type storeSeries struct {
@@ -99,6 +108,7 @@ var scalars = []scalar{
 	counterOf("etcd_server_proposals_failed_total", "Writes that failed or whose outcome is unknown.", func(s *StoreStats) float64 { return float64(s.ProposalsFailed) }),
 	counterOf("etcd_server_heartbeat_send_failures_total", "Heartbeats that the leader failed to send.", func(s *StoreStats) float64 { return float64(s.HeartbeatSendFailures) }),
 	gaugeOf("etcd_server_quota_backend_bytes", "Size at which the store stops accepting writes; 0 without a quota.", func(s *StoreStats) float64 { return float64(s.QuotaBytes) }),
+	gaugeOf("quorate_stored_bytes", "Bytes that all objects count for in the storage limit (etcd_server_quota_backend_bytes).", func(s *StoreStats) float64 { return float64(s.StoredBytes) }),
 	gaugeOf("etcd_mvcc_db_total_size_in_bytes", "Size of the state file.", func(s *StoreStats) float64 { return float64(s.DBBytes) }),
 	gaugeOf("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the state file that are in use.", func(s *StoreStats) float64 { return float64(s.DBBytesInUse) }),
 	gaugeOf("quorate_raft_term", "Current term.", func(s *StoreStats) float64 { return float64(s.Term) }),
@@ -127,6 +137,8 @@ var (
 	sizeDesc         = prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the state file.", []string{"storage_cluster_id"}, nil)
 	featureDesc      = prometheus.NewDesc("quorate_feature_version", "Feature version: what the cluster speaks, and what this node supports.", []string{"of"}, nil)
 	objectsDesc      = prometheus.NewDesc("apiserver_storage_objects", "Stored objects by resource.", []string{"resource"}, nil)
+	resourceDesc     = prometheus.NewDesc("quorate_resource_stored_bytes", "Bytes that the objects of a resource count for in the storage limit.", []string{"group", "resource"}, nil)
+	namespaceDesc    = prometheus.NewDesc("quorate_namespace_stored_bytes", "Bytes that the objects of a namespace count for in the storage limit: the 100 namespaces with most.", []string{"namespace"}, nil)
 	groupObjectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects by group and resource.", []string{"group", "resource"}, nil)
 )
 
@@ -156,6 +168,8 @@ func (s *storeSeries) Describe(ch chan<- *prometheus.Desc) {
 	ch <- featureDesc
 	ch <- objectsDesc
 	ch <- groupObjectsDesc
+	ch <- resourceDesc
+	ch <- namespaceDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -181,6 +195,10 @@ func (s *storeSeries) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(objectsDesc, float64(t.Objects), name)
 		gauge(groupObjectsDesc, float64(t.Objects), t.Group, t.Resource)
+		gauge(resourceDesc, float64(t.Bytes), t.Group, t.Resource)
+	}
+	for _, n := range stats.Namespaces {
+		gauge(namespaceDesc, float64(n.Bytes), n.Name)
 	}
 }
 

@@ -44,6 +44,12 @@ func failure(code int32, reason metav1.StatusReason, message string) *apierrors.
 	}}
 }
 
+// InsufficientStorage is the answer to a write for which there is no room. It does not say when to try again:
+// client-go waits silently for as long as that says, and the state lasts until somebody makes room.
+func InsufficientStorage(err error) *apierrors.StatusError {
+	return failure(http.StatusInsufficientStorage, "InsufficientStorage", err.Error())
+}
+
 // BadRequest is a 400 with the text as it is.
 func BadRequest(format string, args ...any) *apierrors.StatusError {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))

@@ -52,6 +52,7 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	var e *apierrors.StatusError
 	var changing *storage.RulesChangingError
 	var exceeded *storage.LimitExceededError
+	var full *storage.NoSpaceError
 	switch {
 	case errors.Is(err, storeerrors.ErrUnknownOutcome):
 		e = apierrors.NewTimeoutError("the outcome is unknown, the write may have happened", 0)
@@ -64,6 +65,8 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	case errors.As(err, &exceeded):
 		_, name, _ := strings.Cut(exceeded.Key, "/")
 		e = apierrors.NewForbidden(resource, name, exceeded)
+	case errors.As(err, &full):
+		e = InsufficientStorage(full)
 	case errors.Is(err, storeerrors.ErrTooLarge):
 		e = apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
 	case errors.Is(err, storeerrors.ErrFeature):

@@ -6,7 +6,7 @@
 //
 //   - Updater.GuaranteedUpdate is the loop behind every verb that changes an object.
 //   - Permanent marks a refusal that no newer state can take back.
-//   - LimitExceededError and RulesChangingError are refusals of the log.
+//   - LimitExceededError, NoSpaceError and RulesChangingError are refusals of the log.
 package storage
 
 import (
@@ -88,7 +88,7 @@ func (e Permanent) Unwrap() error { return e.Err }
 // So these are only given after the state was confirmed to be current.
 //
 // Errors: decide's (what Permanent wraps), Confirm's, RulesChanged's, Propose's, the
-// context's, RulesChangingError, and LimitExceededError.
+// context's, RulesChangingError, LimitExceededError, and NoSpaceError.
 func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide func(cur *mvcc.Version) (*proto.Write, error)) (Result, error) {
 	current := false // the state was confirmed since the call began
 	changed := 0     // how often the rules had changed
@@ -196,7 +196,7 @@ var ErrNotBegun = errors.New("not begun")
 // What was decided under a context that is over is not written: a check that the end cut
 // short may have found nothing because it did not look. Since the write is complete when it
 // comes here, a context that still runs has run for all of the decision. Errors: ErrNotBegun and the context's
-// cause, with nothing written, LimitExceededError, and those of the store.
+// cause, with nothing written, LimitExceededError, NoSpaceError, and those of the store.
 func Propose(ctx context.Context, s Interface, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
 	if ctx.Err() != nil {
 		return nil, 0, fmt.Errorf("write %s/%s: %w: %w", w.Table, w.Key, ErrNotBegun, context.Cause(ctx))
@@ -205,8 +205,15 @@ func Propose(ctx context.Context, s Interface, w *proto.Write) (*mvcc.Version, p
 	if err != nil {
 		return nil, 0, fmt.Errorf("write %s/%s: %w", w.Table, w.Key, err)
 	}
-	if r.Outcome == proto.Outcome_OUTCOME_LIMIT_EXCEEDED {
+	switch r.Outcome {
+	case proto.Outcome_OUTCOME_LIMIT_EXCEEDED:
 		return nil, 0, &LimitExceededError{Table: w.Table, Key: w.Key, Exceeded: r.Exceeded}
+	case proto.Outcome_OUTCOME_NO_SPACE:
+		e := &NoSpaceError{Table: w.Table, Key: w.Key}
+		for _, b := range r.Exceeded.GetBounds() {
+			e.Adds, e.Used, e.Limit = b.Requested, b.Used, b.Max
+		}
+		return nil, 0, e
 	}
 	if r.Outcome != proto.Outcome_OUTCOME_DUPLICATE {
 		return r.Version, r.Outcome, nil

@@ -24,3 +24,30 @@ func (e *LimitExceededError) Error() string {
 	return fmt.Sprintf("%s %s would exceed the limit of %s %s: %s",
 		e.Table, e.Key, e.Exceeded.GetTable(), e.Exceeded.GetKey(), strings.Join(bounds, ", "))
 }
+
+// NoSpaceError is returned for a write that would make the live objects take more than the cluster
+// keeps. Nothing was written.
+type NoSpaceError struct {
+	// Table and Key are those of the write.
+	Table, Key string
+	// Adds is what the write would add, Used what is stored, Limit what may be. In bytes.
+	Adds, Used, Limit int64
+}
+
+func (e *NoSpaceError) Error() string {
+	return fmt.Sprintf("the storage of the cluster has no room for this: %s of %s are used, and it would add %s. "+
+		"Delete what is not needed (the metric quorate_namespace_stored_bytes says which namespaces have most), or raise --storage-bytes on every voter",
+		binaryBytes(e.Used), binaryBytes(e.Limit), binaryBytes(e.Adds))
+}
+
+// binaryBytes is a size for people.
+func binaryBytes(n int64) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+}

@@ -356,7 +356,7 @@ var rooms = map[string]room{
 	"node": {
 		ours: []string{
 			"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/",
-			"internal/backup", "internal/datadir", "internal/hostport", "internal/process", "internal/settingfile",
+			"internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/process", "internal/settingfile",
 		},
 		direct: map[string]string{
 			"github.com/spf13/":         "settings are fields: flags are the command line's",

@@ -1,0 +1,77 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// storageTicks is after how many ticks a leader asks the voters again what they have room for: a node is
+// told when it starts, and starts seldom.
+const storageTicks = 30
+
+// limitStorage has, while this node leads, the live keys take no more than the voter with the least room
+// wants.
+func (m *Manager) limitStorage(ctx context.Context) {
+	var reason string
+	var asked time.Time
+	var index uint64 // of the configuration whose voters were asked
+	for sleep(ctx, m.opt.Tick, nil) == nil {
+		if !m.raft.IsLeader() {
+			asked, reason = time.Time{}, ""
+			continue
+		}
+		conf, err := m.raft.Members()
+		if err == nil && conf.Index == index && time.Since(asked) < storageTicks*m.opt.Tick {
+			continue
+		}
+		if err == nil {
+			err = m.agreeOnStorage(ctx, conf)
+		}
+		switch {
+		case err == nil:
+			asked, index, reason = time.Now(), conf.Index, ""
+		case ctx.Err() == nil && err.Error() != reason:
+			reason = err.Error()
+			m.log.Info("the storage limit is not agreed on yet", "reason", err)
+		}
+	}
+}
+
+// agreeOnStorage asks the voters of a configuration, and changes the limit if it is another one.
+func (m *Manager) agreeOnStorage(ctx context.Context, conf Configuration) error {
+	limit, err := storageLimit(conf.Servers, m.askAll(ctx, conf.Servers))
+	if err != nil && limit == math.MaxInt64 {
+		return err
+	}
+	// A limit falls when one voter says less, and rises when all have said more: one that does not answer
+	// may have as little as before.
+	if now := m.raft.StorageLimit(); limit == now || limit > now && now != 0 && err != nil {
+		return err
+	}
+	if err := m.raft.LimitStorage(ctx, limit, conf.Index); err != nil {
+		return err
+	}
+	m.log.Info("the storage limit is agreed on", "bytes", limit)
+	return err
+}
+
+// storageLimit is the least that a voter has said. Errors: one that has said nothing.
+func storageLimit(servers []Server, answers map[proto.NodeID]statusAnswer) (limit int64, err error) {
+	limit = math.MaxInt64
+	for _, s := range servers {
+		switch a := answers[s.ID]; {
+		case !s.Voter:
+		case a.err != nil:
+			err = fmt.Errorf("member %s at %s does not say how much it stores: %w", s.ID, s.Address, a.err)
+		case a.status.GetStorageBytes() == 0:
+			err = fmt.Errorf("member %s at %s does not say how much it stores: its release is older", s.ID, s.Address)
+		default:
+			limit = min(limit, int64(min(a.status.StorageBytes, math.MaxInt64)))
+		}
+	}
+	return limit, err
+}

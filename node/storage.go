@@ -1,0 +1,62 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/internal/collector"
+)
+
+const (
+	// storageShare is which part of a node's memory the objects may take if nobody says how much. At rest each takes one
+	// and a half times what it counts for, while they are made two and a half times; history and requests need
+	// memory, too.
+	storageShare = 4
+	// leastStorage is what a cluster can be told to store at least.
+	leastStorage = 1 << 20
+	// unknownStorage is for a machine that does not say how much memory it has: as much as etcd stores.
+	unknownStorage = 2 << 30
+)
+
+// storageBytes is what this node would have all objects take at most.
+func (c *Config) storageBytes() int64 {
+	switch memory := collector.Memory(); {
+	case c.StorageBytes > 0:
+		return c.StorageBytes
+	case memory <= 0:
+		return unknownStorage
+	default:
+		return max(leastStorage, memory/storageShare)
+	}
+}
+
+// storageNotice tells operators that the storage is full, or nearly.
+func storageNotice(used, limit int64) []string {
+	switch {
+	case limit == 0 || used < limit/10*8:
+		return nil
+	case used < limit:
+		return []string{fmt.Sprintf("storage: %d of %d MiB are used; above that, what makes objects take more is refused", used>>20, limit>>20)}
+	}
+	return []string{fmt.Sprintf("storage: full, %d of %d MiB are used. Deletes, and writes that make nothing larger, go on; delete objects, or raise --storage-bytes on every voter", used>>20, limit>>20)}
+}
+
+// mostNamespaces have a series of their bytes: those with most. Tenants may make as many as they like.
+const mostNamespaces = 100
+
+// largest are the namespaces with most bytes. What is in no namespace is not one of them.
+func largest(all iter.Seq2[string, int64], most int) (out []metrics.NamespaceStats) {
+	for name, bytes := range all {
+		if name != "" {
+			out = append(out, metrics.NamespaceStats{Name: name, Bytes: bytes})
+		}
+	}
+	slices.SortFunc(out, func(a, b metrics.NamespaceStats) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
+	})
+	return out[:min(len(out), most)]
+}
