@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -49,7 +48,7 @@ func storageNotice(used, limit int64) []string {
 const mostNamespaces = 100
 
 // largest are the namespaces with most bytes. What is in no namespace is not one of them.
-func largest(all iter.Seq2[string, int64], most int) (out []metrics.NamespaceStats) {
+func largest(all map[string]int64, most int) (out []metrics.NamespaceStats) {
 	for name, bytes := range all {
 		if name != "" {
 			out = append(out, metrics.NamespaceStats{Name: name, Bytes: bytes})

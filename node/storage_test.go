@@ -1,7 +1,6 @@
 package node
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -31,10 +30,10 @@ func TestStorageBytes(t *testing.T) {
 func TestLargest(t *testing.T) {
 	all := map[string]int64{"": 9, "a": 1, "b": 3, "c": 3, "d": 2}
 	want := []metrics.NamespaceStats{{Name: "b", Bytes: 3}, {Name: "c", Bytes: 3}, {Name: "d", Bytes: 2}}
-	if got := largest(maps.All(all), 3); !slices.Equal(got, want) {
+	if got := largest(all, 3); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := largest(maps.All(all), 9); len(got) != 4 {
+	if got := largest(all, 9); len(got) != 4 {
 		t.Errorf("%v", got)
 	}
 }

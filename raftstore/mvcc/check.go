@@ -146,7 +146,7 @@ func (s *State) checkSpace() (errs []error) {
 	if got := s.Used(); got != used {
 		errs = append(errs, fmt.Errorf("the keys count for %d bytes, and take %d", got, used))
 	}
-	if got := maps.Collect(s.Namespaces()); !maps.Equal(got, of) {
+	if got := s.Namespaces(); !maps.Equal(got, of) {
 		errs = append(errs, fmt.Errorf("the namespaces count for %v, and take %v", got, of))
 	}
 	return errs

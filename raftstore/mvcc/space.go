@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"iter"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,14 +40,19 @@ func (v *Version) stored() int64 { return storedBytes(v.Key, int64(v.size)) }
 
 func storedBytes(key string, value int64) int64 { return keyBytes + int64(len(key)) + value }
 
-// space is of the writer; readers may look at all of it.
+// space is of the writer. Readers may look at used, and at namespaces under the lock, without which the writer
+// looks, because nobody else changes it.
 type space struct {
 	used       atomic.Int64 // bytes
-	namespaces sync.Map     // string to *tally: those that have keys
+	mu         sync.Mutex
+	namespaces map[string]*tally // those that have keys
 }
 
 // tally is what the keys of a namespace take.
-type tally struct{ keys, bytes atomic.Int64 }
+type tally struct {
+	keys  int64 // of the writer
+	bytes atomic.Int64
+}
 
 // move counts a version of a key that is linked now; was is the one before it. A tombstone takes
 // nothing, nor does nil.
@@ -67,15 +71,18 @@ func (p *space) move(t *Table, was, v *Version) {
 	t.liveBytes.Add(bytes)
 	p.used.Add(bytes)
 	namespace := namespaceOf(v.Key)
-	found, ok := p.namespaces.Load(namespace)
-	if !ok {
-		found = new(tally)
-		p.namespaces.Store(strings.Clone(namespace), found) // of its own: the key may go
+	n := p.namespaces[namespace]
+	if n == nil {
+		n = new(tally)
+		p.mu.Lock()
+		p.namespaces[strings.Clone(namespace)] = n // of its own: the key may go
+		p.mu.Unlock()
 	}
-	n := found.(*tally)
 	n.bytes.Add(bytes)
-	if n.keys.Add(keys) == 0 {
-		p.namespaces.Delete(namespace)
+	if n.keys += keys; n.keys == 0 {
+		p.mu.Lock()
+		delete(p.namespaces, namespace)
+		p.mu.Unlock()
 	}
 }
 
@@ -131,10 +138,14 @@ func (s *State) NoRoom(w *proto.Write) *proto.Exceeded {
 // Used is what all live keys take, in bytes.
 func (s *State) Used() int64 { return s.space.used.Load() }
 
-// Namespaces are those that have live keys, in no order, and what these take in bytes. Keys in no
-// namespace are those of "".
-func (s *State) Namespaces() iter.Seq2[string, int64] {
-	return func(yield func(string, int64) bool) {
-		s.space.namespaces.Range(func(namespace, n any) bool { return yield(namespace.(string), n.(*tally).bytes.Load()) })
+// Namespaces returns those that have live keys, and what these take in bytes. Keys in no namespace are
+// those of "". The writer waits meanwhile if it makes or empties one: some 10 ms for 100,000.
+func (s *State) Namespaces() map[string]int64 {
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	out := make(map[string]int64, len(s.space.namespaces))
+	for namespace, n := range s.space.namespaces {
+		out[namespace] = n.bytes.Load()
 	}
+	return out
 }

@@ -63,7 +63,7 @@ type State struct {
 
 // New returns an empty state at index zero.
 func New() *State {
-	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}, ledger: ledger{of: map[string]*account{}}}
+	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}, ledger: ledger{of: map[string]*account{}}, space: space{namespaces: map[string]*tally{}}}
 	s.showTables()
 	s.mark.Store(&Mark{})
 	return s
