@@ -141,7 +141,14 @@ func makeDirectory(dir string, o Options) (made bool, err error) {
 	if _, err := readCluster(dir); !errors.Is(err, ErrNone) {
 		return false, err
 	}
-	if err := errors.Join(checkOwn(dir), o.checkLayout()); err != nil {
+	if other := checkOwn(dir); other != nil {
+		// Another command may have made a playground of it since the first look.
+		if _, err := readCluster(dir); !errors.Is(err, ErrNone) {
+			return false, err
+		}
+		return false, errors.Join(other, o.checkLayout())
+	}
+	if err := o.checkLayout(); err != nil {
 		return false, err
 	}
 	_, err = os.Stat(dir)
