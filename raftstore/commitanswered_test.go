@@ -50,6 +50,13 @@ func TestCommitAnswered(t *testing.T) {
 	c := newCluster(t, 5, nil)
 	leader := c.leader()
 	follower := c.other(leader)
+	r, err := leader.Propose(c.ctx(), write("k", "0")) // behind the first entries of a leader
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.WaitApplied(c.ctx(), r.Revision); err != nil {
+		t.Fatal(err)
+	}
 	before := follower.raft.LastIndex()
 	for _, m := range c.nodes {
 		if m != leader && m != follower {
