@@ -172,7 +172,7 @@ var hostileHooks = []struct {
 	{"value", "mutating", patching(`[{"op":"add","path":"/data/x","value":"` + strings.Repeat("x", 5<<20) + `"}]`), 422, "Too long: may not be more than 1048576 bytes"},
 	{"deep-patch", "mutating", patching(`[{"op":"add","path":"/data/x","value":` + strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20) + `}]`), 500, ""},
 	{"no-object", "mutating", patching(`[{"op":"replace","path":"","value":[]}]`), 500, ""},
-	{"no-kind", "mutating", patching(`[{"op":"remove","path":"/kind"}]`), 500, ""},
+	{"no-kind", "mutating", patching(`[{"op":"remove","path":"/kind"}]`), 201, `"kind":"ConfigMap"`},
 	{"null", "mutating", patching(`[{"op":"replace","path":"","value":null}]`), 500, ""},
 	{"no-metadata", "mutating", patching(`[{"op":"remove","path":"/metadata"}]`), 0, ""},
 }
