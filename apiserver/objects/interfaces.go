@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -47,6 +48,9 @@ func (t *typed) UnmarshalJSON(raw []byte) error {
 	var content map[string]any
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return err
+	}
+	if content == nil {
+		return errors.New("an object is wanted, and it is null")
 	}
 	model, err := schema.Lookup(t.Model)
 	if err != nil {

@@ -50,3 +50,24 @@ func inOrder(t *testing.T, raw []byte) string {
 	}
 	return string(out)
 }
+
+// TestTypedFromJSON: what does not say its kind is one of that of which it was made, and null is nothing.
+func TestTypedFromJSON(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"metadata":{"name":"a"}}`:                       `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`,
+		`{"kind":"","apiVersion":""}`:                     `{"apiVersion":"v1","kind":"ConfigMap"}`,
+		`{"kind":"Secret","apiVersion":"x/v2","data":{}}`: `{"apiVersion":"x/v2","kind":"Secret"}`,
+		`null`: "", `[]`: "", `7`: "",
+	} {
+		made := &unstructured.Unstructured{Object: tree.Object{"apiVersion": "v1", "kind": "ConfigMap"}}
+		got := &typed{made, "io.k8s.api.core.v1.ConfigMap"}
+		switch err := json.Unmarshal([]byte(raw), got); {
+		case raw == "null" && err == nil && got.UnmarshalJSON([]byte(raw)) == nil, (err != nil) != (want == "") && raw != "null":
+			t.Errorf("%s: %v", raw, err)
+		case err == nil && want != "":
+			if b, err := json.Marshal(got); err != nil || inOrder(t, b) != inOrder(t, []byte(want)) {
+				t.Errorf("%s became %s, %v", raw, b, err)
+			}
+		}
+	}
+}
