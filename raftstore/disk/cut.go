@@ -28,7 +28,13 @@ func (l *Log) cut(min, max uint64) error {
 	}
 	if min > first || max >= last {
 		l.cache.remove(min, max)
-		return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
+		if err := l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) }); err != nil {
+			return err
+		}
+		if max >= last {
+			l.shortened.Store(true)
+		}
+		return nil
 	}
 	l.gone.Store(max)
 	defer l.gone.Store(0)

@@ -31,6 +31,9 @@ var (
 	ErrAppliedCut = errors.New("applied entries are to be cut off the log: this node's state is not a state of the cluster: " + KeepDirectory)
 	// ErrHungDisk is passed to Fatal when a write of the Raft log does not return.
 	ErrHungDisk = errors.New("hung disk: a log write does not return")
+	// ErrNoRoom is returned for a change for which the disk has no room, or which it does not take because it is read-only.
+	// Nothing of it is left. The log has the same error.
+	ErrNoRoom = wal.ErrNoRoom
 	// ErrClosed is returned after Close, or when a snapshot was cancelled.
 	ErrClosed = errors.New("closed")
 	// ErrNoSnapshot is returned for a snapshot that is not, or no longer, there.

@@ -3,10 +3,13 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
 // LogOptions of a Log. Zero values take defaults.
@@ -43,6 +46,14 @@ type LogOptions struct {
 	// GaveUp, if set, is told of a Hold that has ended because of its bytes: the
 	// snapshot's index, and the bytes. It must not wait.
 	GaveUp func(index uint64, bytes int64)
+	// Spares is how many segments Reserve keeps for when the disk is full.
+	Spares int
+	// Leads, if set, reports whether this node leads. It must not wait.
+	Leads func() bool
+	// Full, if set, is told of each write that found no room. It must not wait.
+	Full func()
+	// Ends, if set, is closed when nobody waits for the stable store any more.
+	Ends <-chan struct{}
 }
 
 func (o *LogOptions) defaults() {
@@ -73,6 +84,12 @@ func (o *LogOptions) defaults() {
 	if o.GaveUp == nil {
 		o.GaveUp = func(uint64, int64) {}
 	}
+	if o.Leads == nil {
+		o.Leads = func() bool { return false }
+	}
+	if o.Full == nil {
+		o.Full = func() {}
+	}
 }
 
 // logBackend is what a Log is put on. Each change is one transaction.
@@ -87,6 +104,12 @@ type logBackend interface {
 	// NewestConfiguration returns the index of the newest configuration up to an index,
 	// or 0. It reads no file.
 	NewestConfiguration(max uint64) uint64
+	// PrepareNext makes room for a segment, or returns ErrNoRoom.
+	PrepareNext() error
+	// Reserve makes the spare segments that are missing. It may be called beside changes.
+	Reserve() error
+	// Room is what can be written without any more room on the disk.
+	Room() wal.Room
 	// SetAll sets keys of the stable store.
 	SetAll(...keyValue) error
 	Close() error
@@ -109,6 +132,8 @@ type Log struct {
 	cuts chan struct{} // held by the cut that is under way
 	// gone is the index up to which entries are being cut; 0 if none are.
 	gone atomic.Uint64
+	// shortened says that entries were cut off the end, and none were stored since.
+	shortened atomic.Bool
 }
 
 var (
@@ -139,16 +164,48 @@ func newLog(backend logBackend, o LogOptions) *Log {
 	}
 }
 
-// write runs a write when it is its turn, under the watchdog. Any error is fatal:
+// write runs a write when it is its turn, under the watchdog. Any error but ErrNoRoom is fatal:
 // what a failed fsync leaves in the page cache cannot be trusted.
 func (l *Log) write(what string, f func() error) error {
 	err := l.inTurn(what, f)
-	if err != nil {
-		err = fmt.Errorf("log: %s: %w", what, err)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("log: %s: %w", what, err)
+	if errors.Is(err, ErrNoRoom) {
+		l.o.Full()
+	} else {
 		l.o.Fatal(err)
 	}
 	return err
 }
+
+// set runs a write of the stable store. Its file has its room, but a file system may become read-only, and Raft
+// panics where it cannot store a term. So it waits until it can: meanwhile this node takes no part, but what
+// it has can be read.
+func (l *Log) set(what string, f func() error) error {
+	for {
+		err := l.inTurn(what, f)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("log: %s: %w", what, err)
+		if !wal.NoRoom(err) {
+			l.o.Fatal(err)
+			return err
+		}
+		l.o.Full()
+		select {
+		case <-l.o.Ends:
+			l.o.Fatal(err)
+			return err
+		case <-time.After(setAgain):
+		}
+	}
+}
+
+// setAgain is how long to wait before another attempt to write the stable store.
+const setAgain = 100 * time.Millisecond
 
 func (l *Log) inTurn(what string, f func() error) error {
 	l.turn <- struct{}{}
@@ -163,15 +220,20 @@ func (l *Log) inTurn(what string, f func() error) error {
 // StoreLog implements raft.LogStore.
 func (l *Log) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs implements raft.LogStore.
+// StoreLogs implements raft.LogStore. With ErrNoRoom none of the entries is in the log: a leader steps down, a
+// follower is sent them again.
 func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
 	start := time.Now()
 	if err := l.write("store entries", func() error { return l.backend.StoreLogs(logs) }); err != nil {
+		if errors.Is(err, ErrNoRoom) && l.forgets(logs) {
+			l.o.Fatal(err)
+		}
 		return err
 	}
+	l.shortened.Store(false)
 	bytes, size := 0, int64(0)
 	for _, log := range logs {
 		bytes += len(log.Data)
@@ -182,6 +244,21 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	l.o.Observe(time.Since(start), len(logs), bytes)
 	return nil
 }
+
+// forgets reports whether Raft would go on from a log that is not there when entries are refused. A follower
+// that has cut the end of its log off goes on to count up to there, and a leader to follow the configuration
+// that it could not store. Both begin anew with what is on disk when the process does.
+func (l *Log) forgets(logs []*raft.Log) bool {
+	return l.shortened.Load() ||
+		l.o.Leads() && slices.ContainsFunc(logs, func(e *raft.Log) bool { return e.Type == raft.LogConfiguration })
+}
+
+// Reserve makes the spare segments that are missing: see package wal. Errors: ErrNoRoom, those of files; none is
+// one of the log. It must not be called beside Close.
+func (l *Log) Reserve() error { return l.backend.Reserve() }
+
+// Room is what can be written without any more room on the disk. It does not wait for the disk.
+func (l *Log) Room() wal.Room { return l.backend.Room() }
 
 // Run is the first index of the entries that stand, without a hole, up to the newest
 // one, as they were when the log was opened. Zero if there was none. Only an installed
@@ -213,6 +290,11 @@ func (l *Log) DeleteRange(min, max uint64) error {
 	}
 	if max < last {
 		max = l.unheld(max)
+	} else if last > 0 {
+		// The entries that are to take their place must find room, or Raft goes on from those that are gone: see forgets.
+		if err := l.write("prepare a segment", l.backend.PrepareNext); err != nil {
+			return err
+		}
 	}
 	return l.Drop(min, max)
 }

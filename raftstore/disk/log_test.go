@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
 func logs(term, from, to uint64, size int) (out []*raft.Log) {
@@ -140,6 +142,12 @@ func (f *faulty) DeleteFront(max uint64) (bool, error) {
 }
 
 func (f *faulty) NewestConfiguration(uint64) uint64 { return 0 }
+
+func (f *faulty) PrepareNext() error { return f.err }
+
+func (f *faulty) Reserve() error { return f.err }
+
+func (f *faulty) Room() wal.Room { return wal.Room{} }
 
 func (f *faulty) StoreLogs(l []*raft.Log) error {
 	time.Sleep(f.hang)

@@ -55,7 +55,7 @@ func openSegments(dir string, stable *stableStore, o LogOptions, progress func()
 	var opened atomic.Bool // before that, Open returns the error
 	wo.Prepared = func(number uint64) error {
 		err := stable.SetUint64(segmentKey, number)
-		if err != nil && opened.Load() {
+		if err != nil && opened.Load() && !wal.NoRoom(err) {
 			// At once: raft.db has the vote as well.
 			o.Fatal(fmt.Errorf("log: set %s: %w", segmentKey, err))
 		}
@@ -78,7 +78,7 @@ func segmentOptions(o LogOptions) wal.Options {
 		commit = commitAtOnce
 	}
 	return wal.Options{
-		SegmentBytes: o.SegmentBytes, Step: func(name string) { failpoint(name) },
+		SegmentBytes: o.SegmentBytes, Spares: o.Spares, Step: func(name string) { failpoint(name) },
 		Commit: func(name string, change func() error) error {
 			return commit(filepath.Join(segmentDir, name), change)
 		},
@@ -171,6 +171,15 @@ func (f logFiles) DeleteRange(min, max uint64) error { return f.entries.DeleteRa
 
 // DeleteFront implements logBackend.
 func (f logFiles) DeleteFront(max uint64) (more bool, err error) { return f.entries.DeleteFront(max) }
+
+// PrepareNext implements logBackend.
+func (f logFiles) PrepareNext() error { return f.entries.PrepareNext() }
+
+// Reserve implements logBackend.
+func (f logFiles) Reserve() error { return f.entries.Reserve() }
+
+// Room implements logBackend.
+func (f logFiles) Room() wal.Room { return f.entries.Room() }
 
 // Close closes both.
 func (f logFiles) Close() error { return errors.Join(f.entries.Close(), f.stableStore.Close()) }

@@ -4,12 +4,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
 // stableFormat is the version of the record in raft.db, and of the log beside it: a log of format 2 may
@@ -96,8 +100,36 @@ func newStable(dir string) error {
 	return errors.Join(bolt.Set(recordKey, encodeStable(nil)), bolt.Close(), syncFile(path))
 }
 
+// stableBytes is what raft.db takes from the beginning, and for good: a vote is written on a full disk, too. The
+// record and bbolt's pages for the one before it take a tenth of that.
+const stableBytes = 256 << 10
+
+// reserveStable makes raft.db, if there is one, as long as that. Without room it stays as it is.
+func reserveStable(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > 0 && info.Size() < stableBytes {
+		_, err = f.WriteAt(make([]byte, stableBytes-info.Size()), info.Size())
+		if err == nil {
+			err = f.Sync()
+		}
+		if wal.NoRoom(err) {
+			err = nil
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
 func openBolt(path string) (bolt *raftboltdb.BoltStore, err error) {
-	err = checkPages(path)
+	if err = checkPages(path); err == nil {
+		err = reserveStable(path)
+	}
 	if err == nil {
 		err = guard(func() error {
 			bolt, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})

@@ -51,7 +51,7 @@ func (l *Log) Set(key, value []byte) error {
 	case bytes.Equal(key, voteCandidate):
 		return l.setVote(value)
 	}
-	return l.write("set "+string(key), func() error { return l.backend.Set(key, value) })
+	return l.set("set "+string(key), func() error { return l.backend.Set(key, value) })
 }
 
 func (l *Log) setVote(candidate []byte) error {
@@ -60,7 +60,7 @@ func (l *Log) setVote(candidate []byte) error {
 	if term != nil {
 		pairs = append(pairs, keyValue{voteTerm, term})
 	}
-	if err := l.write("set the vote", func() error { return l.backend.SetAll(pairs...) }); err != nil {
+	if err := l.set("set the vote", func() error { return l.backend.SetAll(pairs...) }); err != nil {
 		return err
 	}
 	l.vote.set(nil)
@@ -72,7 +72,7 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 	if bytes.Equal(key, voteTerm) {
 		return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
 	}
-	return l.write("set "+string(key), func() error { return l.backend.SetUint64(key, value) })
+	return l.set("set "+string(key), func() error { return l.backend.SetUint64(key, value) })
 }
 
 // Get implements raft.StableStore.

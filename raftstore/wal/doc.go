@@ -6,6 +6,7 @@
 //	0000000000000001.log   closed: another one follows it
 //	0000000000000002.log   the tail: frames are appended to it
 //	0000000000000003.log   prepared: nothing but zeros, for when the tail is full
+//	*.spare                the reserve: becomes a segment when the disk has no room for another file
 //	*.new                  unfinished; removed when the log is opened
 //
 // A segment is filled with zeros, and synced, before it gets its name. So an append
@@ -70,4 +71,18 @@
 //
 // Raft allows any part of an unacknowledged batch to be there, as long as it is its
 // beginning.
+//
+// # A full disk
+//
+// What is written to a segment has its room: the file is as long as it will be, and made of zeros that are on the
+// disk, before the first frame. So only making a file, or making one longer for an entry that is longer than a
+// segment, finds no room. Then a spare segment takes the place of the new one, by its name alone, which takes
+// neither bytes nor an inode. A segment that is cut off the log's beginning becomes a spare one if one is missing, and is not removed:
+// another program would take the room. So a log that is cut goes on for as long as the disk is full.
+//
+// Without a spare one the change returns ErrNoRoom, and the log is as it was. Of a batch that has found room for a
+// part only, that part is taken back, by a frame for which every segment leaves the room.
+//
+// On a file system that copies what it overwrites, such as btrfs or zfs, none of this is certain; a
+// write that fails half way is fatal there.
 package wal

@@ -90,7 +90,9 @@ func (w *WAL) list() (numbers []uint64, err error) {
 		switch {
 		case ok:
 			numbers = append(numbers, number)
-		case strings.HasSuffix(name, suffix+newSuffix):
+		case strings.HasSuffix(name, spareSuffix):
+			w.spares.names = append(w.spares.names, name)
+		case strings.HasSuffix(name, suffix+newSuffix), strings.HasSuffix(name, spareSuffix+newSuffix):
 			if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
 				return nil, err
 			}
@@ -238,6 +240,7 @@ func (w *WAL) spare(begun int) error {
 	p := &preparation{done: make(chan struct{}), segment: s}
 	close(p.done)
 	w.next = p
+	w.ready.Store(s.size)
 	return nil
 }
 

@@ -1,8 +1,12 @@
 package wal
 
 import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -35,25 +39,26 @@ func TestCutWithoutRoom(t *testing.T) {
 				}
 			}
 			w := mustOpen(t, dir, o)
-			w.fill = func(f *os.File, size int) error {
+			w.fill = func(f *os.File, from, to int64) error {
 				files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 				must(t, err)
 				if len(files) >= row.room {
 					return syscall.ENOSPC
 				}
-				return fillWithZeros(f, size)
+				return fillWithZeros(f, from, to)
 			}
 			room := row.room
 			row.room = 3 // until the log is there
 			for i := uint64(1); i <= 9; i++ {
-				l := framed(i, (segmentBytes-headerSize)/3)
+				l := framed(i, 1328)
 				if i%3 == 2 {
 					l.Type = raft.LogConfiguration
 				}
 				storeEach(t, w, l)
 				m.store([]*raft.Log{l})
 			}
-			if s := w.tail(); s.number != 3 || w.fits(s, &raft.Log{}) {
+			must(t, w.note(kindCut, 1)) // in the place that entries leave to a note
+			if s := w.tail(); s.number != 3 || s.end+noteSize <= s.size {
 				t.Fatalf("segment %d is not full", s.number)
 			}
 			if w.next != nil {
@@ -80,5 +85,189 @@ func TestCutWithoutRoom(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// smallDisk is a disk that has room for some bytes, for the files of one directory.
+type smallDisk struct {
+	t        *testing.T
+	dir      string
+	capacity atomic.Int64
+}
+
+// fill is fillWithZeros on it. What it writes before there is no room is left, as on any disk.
+func (d *smallDisk) fill(f *os.File, from, to int64) error {
+	files, err := os.ReadDir(d.dir)
+	must(d.t, err)
+	used := int64(0)
+	for _, file := range files {
+		if info, err := file.Info(); err == nil { // it may have got another name
+			used += info.Size()
+		}
+	}
+	if room := d.capacity.Load() - used; to-from > room {
+		must(d.t, fillWithZeros(f, from, from+max(room, 0)))
+		return syscall.ENOSPC
+	}
+	return fillWithZeros(f, from, to)
+}
+
+// TestFullDiskRandomly stores, truncates and cuts on a disk that fills and empties. A change that finds no room
+// changes nothing, whatever it had begun; the log is otherwise what a model says, also for the next start.
+func TestFullDiskRandomly(t *testing.T) {
+	all := 0
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		d := &smallDisk{t: t, dir: t.TempDir()}
+		d.capacity.Store(1 << 30)
+		o := Options{SegmentBytes: segmentBytes, Spares: rng.IntN(3)}
+		open := func() *WAL {
+			w, err := Open(d.dir, o)
+			must(t, err)
+			w.fill = d.fill
+			return w
+		}
+		w, m := open(), &model{logs: map[uint64]*raft.Log{}}
+		refused, term := 0, uint64(1)
+		for range 150 {
+			var err error
+			switch rng.IntN(12) {
+			case 0:
+				d.capacity.Store(int64(rng.IntN(12 * segmentBytes)))
+			case 1:
+				d.capacity.Store(1 << 30)
+			case 2:
+				if err := w.Reserve(); err != nil && !errors.Is(err, ErrNoRoom) {
+					t.Fatal(err)
+				}
+			case 3:
+				must(t, w.Close())
+				w = open()
+			case 4:
+				if m.last > m.first {
+					upTo := m.first + rng.Uint64N(m.last-m.first)
+					must(t, w.DeleteRange(m.first, upTo))
+					first := w.FirstFrom(0) // without room for the note it cuts whole files
+					if first < m.first || first > upTo+1 {
+						t.Fatalf("seed %d: cut up to %d, and the log begins at %d", seed, upTo, first)
+					}
+					m.remove(0, first-1)
+				}
+			case 5:
+				if m.last > 0 {
+					from := m.last - min(m.last-m.first, rng.Uint64N(4))
+					if err = w.DeleteRange(from, m.last); err == nil {
+						m.remove(from, m.last)
+						term++
+					}
+				}
+			default:
+				size := []int{10, 300, segmentBytes / 2, 3 * segmentBytes}[rng.IntN(4)]
+				from := max(m.last, w.first-min(w.first, 1)) + 1
+				logs := entries(rng, term, from, 1+rng.IntN(12), 1+rng.IntN(size))
+				if err = w.StoreLogs(logs); err == nil {
+					m.store(logs)
+				}
+			}
+			if errors.Is(err, ErrNoRoom) {
+				refused++
+			} else {
+				must(t, err)
+			}
+			m.check(t, w)
+		}
+		d.capacity.Store(1 << 30)
+		must(t, w.Reserve())
+		logs := entries(rng, term, max(m.last, w.first-min(w.first, 1))+1, 50, 300)
+		must(t, w.StoreLogs(logs))
+		m.store(logs)
+		must(t, w.Close())
+		w = open()
+		m.check(t, w)
+		if r := w.Room(); r.Spares < r.Wanted {
+			t.Errorf("seed %d: the reserve has %d segments of %d", seed, r.Spares, r.Wanted)
+		}
+		must(t, w.Close())
+		all += refused
+	}
+	if all < 50 {
+		t.Errorf("%d changes found no room", all)
+	}
+}
+
+// TestReserveLasts: on a full disk the log goes on for as long as it is cut, because its own files come back to it.
+// When it is not cut it ends when the reserve has.
+func TestReserveLasts(t *testing.T) {
+	d := &smallDisk{t: t, dir: t.TempDir()}
+	d.capacity.Store(1 << 30)
+	o := Options{SegmentBytes: segmentBytes, Spares: 2}
+	w := mustOpen(t, d.dir, o)
+	w.fill = d.fill
+	must(t, w.Reserve())
+	m := &model{logs: map[uint64]*raft.Log{}}
+	rng := rand.New(rand.NewPCG(1, 0))
+	store := func() error {
+		logs := entries(rng, 1, m.last+1, 1, 1000)
+		err := w.StoreLogs(logs)
+		if err == nil {
+			m.store(logs)
+		}
+		return err
+	}
+	d.capacity.Store(0)
+	for range 300 {
+		must(t, store())
+		if m.last > 4 {
+			must(t, w.DeleteRange(m.first, m.last-4))
+			m.remove(m.first, m.last-4)
+		}
+	}
+	m.check(t, w)
+	files, err := os.ReadDir(d.dir)
+	if must(t, err); len(files) > 6 {
+		t.Errorf("there are %d files", len(files))
+	}
+	before, stored := w.Room().Bytes, int64(0)
+	for {
+		err := store()
+		if errors.Is(err, ErrNoRoom) {
+			break
+		}
+		must(t, err)
+		stored += 1056
+	}
+	if stored < before/2 || stored > before {
+		t.Errorf("%d bytes were stored, there was room for %d", stored, before)
+	}
+	if r := w.Room(); r.Bytes >= segmentBytes {
+		t.Errorf("nothing can be stored, and there is room for %d bytes", r.Bytes)
+	}
+	m.check(t, w)
+	must(t, w.DeleteRange(m.first, m.last-1)) // makes room
+	m.remove(m.first, m.last-1)
+	must(t, store())
+	m.check(t, w)
+	d.capacity.Store(1 << 30)
+	must(t, w.Reserve())
+	if r := w.Room(); r.Spares != 2 {
+		t.Errorf("the reserve has %d segments", r.Spares)
+	}
+}
+
+// TestSpareIsCleaned: what a file had when it was a segment is not found in it when it is one again.
+func TestSpareIsCleaned(t *testing.T) {
+	o := Options{SegmentBytes: segmentBytes, Spares: 1}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "7"+spareSuffix), bytes.Repeat([]byte("x"), segmentBytes), fileMode))
+	must(t, os.WriteFile(filepath.Join(dir, "8"+spareSuffix+newSuffix), nil, fileMode))
+	w := mustOpen(t, dir, o)
+	w.fill = func(*os.File, int64, int64) error { return syscall.ENOSPC }
+	storeEach(t, w, thousands(1, 4)...)
+	if files := imageOf(t, dir); len(files) != 2 {
+		t.Errorf("there are %d files", len(files))
+	}
+	must(t, w.Close())
+	if last := mustOpen(t, dir, o).LastIndex(); last != 4 {
+		t.Errorf("the next start finds %d entries", last)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -20,6 +21,8 @@ type Options struct {
 	// to prepare. The first segment has 1 MiB at most, and each one behind it twice as
 	// much, up to this: a log in which little is written takes little of the disk.
 	SegmentBytes int
+	// Spares is how many segments Reserve keeps ready for when the disk is full. Each has SegmentBytes.
+	Spares int
 	// Commit, if set, makes each durable change of entries: it calls change, once, and
 	// returns its error or another one. name is the segment's file.
 	Commit func(name string, change func() error) error
@@ -38,13 +41,13 @@ type Options struct {
 
 // WAL is a log of Raft entries. Changes (StoreLogs, DeleteRange, DeleteFront, Close) are
 // made one at a time: the caller sees to that. Everything else may be called at any time,
-// by anybody. After an error of a change only Close may be called: what a failed sync has
-// left on disk is not known.
+// by anybody. After ErrNoRoom the log is as it was before the change. After any other error of a change
+// only Close may be called: what a failed sync has left on disk is not known.
 type WAL struct {
 	dir  string
 	o    Options
-	fill func(f *os.File, size int) error // fills a segment that is made with zeros
-	run  uint64                           // see Run
+	fill func(f *os.File, from, to int64) error // fills a part of a segment with zeros
+	run  uint64                                 // see Run
 
 	// mu guards what follows. It is not held while a file is read or written.
 	mu       sync.RWMutex
@@ -58,6 +61,9 @@ type WAL struct {
 	buf    []byte
 	failed error
 	next   *preparation // of the segment behind the tail; nil if not begun
+
+	ready  atomic.Int64 // the size of the segment that is prepared behind the tail, or 0
+	spares spares
 }
 
 // segment is a file. The entries in it that are part of the log have consecutive indexes.
@@ -205,15 +211,23 @@ func (s *segment) read(b []byte, at int64) error {
 // errTwice is returned for an entry whose index another one has, or had that was cut.
 var errTwice = errors.New("there is an entry at this index already, or was")
 
-// StoreLogs appends entries; their indexes grow. They are durable when it returns.
+// StoreLogs appends entries; their indexes grow. They are durable when it returns. With ErrNoRoom none of
+// them is in the log.
 func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	return w.change(func() error {
-		for len(logs) > 0 {
-			n, err := w.store(logs)
+		stored := 0
+		for stored < len(logs) {
+			n, err := w.store(logs[stored:])
+			if errors.Is(err, ErrNoRoom) && stored > 0 {
+				if undo := w.truncate(logs[0].Index); undo != nil {
+					// Not ErrNoRoom, whatever the reason is: some are in the log.
+					return fmt.Errorf("take back %d entries (%v) that were stored before: %v", stored, undo, err)
+				}
+			}
 			if err != nil {
 				return err
 			}
-			logs = logs[n:]
+			stored += n
 		}
 		return nil
 	})
@@ -224,8 +238,11 @@ func (w *WAL) change(f func() error) error {
 	if w.failed != nil {
 		return fmt.Errorf("an earlier change failed: %w", w.failed)
 	}
-	w.failed = f()
-	return w.failed
+	err := f()
+	if !errors.Is(err, ErrNoRoom) {
+		w.failed = err
+	}
+	return err
 }
 
 // store appends as many entries as the tail takes, with one write and one sync, and
@@ -240,6 +257,9 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 			return 0, err
 		}
 	}
+	if err := w.makeRoom(s, logs[0]); err != nil {
+		return 0, err
+	}
 	at := w.begin(s)
 	batch := at
 	var places []place
@@ -248,7 +268,7 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 		if int64(length)+at > maxBytes {
 			return 0, fmt.Errorf("entry %d has %d bytes: %w", l.Index, length, errors.ErrUnsupported)
 		}
-		if n > 0 && (l.Index != logs[n-1].Index+1 || at+int64(length) > s.size) {
+		if n > 0 && (l.Index != logs[n-1].Index+1 || at+int64(length) > s.size-noteSize) {
 			break
 		}
 		w.buf = appendFrame(w.buf, s.number, uint32(at), uint32(batch), kindEntry, l)
@@ -274,10 +294,33 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 	return n, nil
 }
 
+// noteSize is what a frame takes that is no entry. Entries leave room for one in each segment: what was stored
+// of a batch can be taken back by it when there is no room for another segment.
+const noteSize = frameHead + frameTail
+
 // fits reports whether an entry's frame may go into a segment: if there is room, or
 // nothing else in it.
 func (*WAL) fits(s *segment, l *raft.Log) bool {
-	return !s.full && (s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= s.size)
+	return !s.full && (s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= s.size-noteSize)
+}
+
+// makeRoom makes a segment that has nothing else as long as an entry needs. The entry's write may then not fail
+// for want of room, which would leave a part of it.
+func (w *WAL) makeRoom(s *segment, l *raft.Log) error {
+	need := max(s.end, headerSize) + int64(frameSize(len(l.Extensions)+len(l.Data))) + noteSize
+	if need <= s.size || need > maxBytes {
+		return nil
+	}
+	if err := w.fill(s.file, s.size, need); err != nil {
+		return w.asNoRoom(fmt.Errorf("make %s longer: %w", s.name, err))
+	}
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("make %s longer: %w", s.name, err)
+	}
+	w.mu.Lock()
+	s.size = need
+	w.mu.Unlock()
+	return nil
 }
 
 func (w *WAL) tail() *segment { return w.segments[len(w.segments)-1] }
@@ -306,7 +349,11 @@ func (w *WAL) begin(s *segment) int64 {
 func (w *WAL) commit(s *segment) error {
 	at := s.end
 	err := w.o.Commit(s.name, func() error {
-		if _, err := s.file.WriteAt(w.buf, at); err != nil {
+		n, err := s.file.WriteAt(w.buf, at)
+		if n == 0 && NoRoom(err) {
+			return w.asNoRoom(err) // a file system that is read-only now
+		}
+		if err != nil {
 			return err
 		}
 		return syncData(s.file)
@@ -323,15 +370,14 @@ func (w *WAL) commit(s *segment) error {
 // note appends a frame that is no entry.
 func (w *WAL) note(kind byte, index uint64) error {
 	s := w.tail()
-	l := &raft.Log{Index: index}
-	if !w.fits(s, l) {
+	if s.full || s.end > headerSize && s.end+noteSize > s.size {
 		var err error
 		if s, err = w.rotate(); err != nil {
 			return err
 		}
 	}
 	at := w.begin(s)
-	w.buf = appendFrame(w.buf, s.number, uint32(at), uint32(at), kind, l)
+	w.buf = appendFrame(w.buf, s.number, uint32(at), uint32(at), kind, &raft.Log{Index: index})
 	return w.commit(s)
 }
 
@@ -419,7 +465,7 @@ func (w *WAL) DeleteFront(max uint64) (more bool, err error) {
 func (w *WAL) noteCut(upTo uint64) (noted bool, err error) {
 	for {
 		err := w.note(kindCut, upTo+1)
-		if !errors.Is(err, errNoRoom) {
+		if !errors.Is(err, ErrNoRoom) {
 			return err == nil, err
 		}
 		w.mu.Lock()
@@ -454,19 +500,26 @@ func (w *WAL) removeOldest() (more bool, err error) {
 		return false, nil
 	}
 	s := w.segments[0]
+	w.mu.Unlock()
+	// Nobody reads a file that may become another segment.
+	s.reading.Lock()
+	f := s.file
+	s.file = nil
+	err = w.o.Commit(s.name, func() error { return w.takeOut(s) })
+	if errors.Is(err, ErrNoRoom) {
+		s.file = f
+	}
+	s.reading.Unlock()
+	if s.file == nil {
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove %s: %w", s.name, err)
+	}
+	w.mu.Lock()
 	w.segments = w.segments[1:]
 	more = w.oldestIsGone()
 	w.mu.Unlock()
-	s.reading.Lock()
-	err = s.file.Close()
-	s.file = nil
-	s.reading.Unlock()
-	if err == nil {
-		err = w.o.Commit(s.name, func() error { return removeFile(w.dir, s.name) })
-	}
-	if err != nil {
-		return more, fmt.Errorf("remove %s: %w", s.name, err)
-	}
 	return more, nil
 }
 
