@@ -99,3 +99,30 @@ func BenchmarkInstall(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFlush: a second's writes of a busy node, which replace others, and what goes by the history's floor.
+func BenchmarkFlush(b *testing.B) {
+	for _, n := range []int{20, 2000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			const objects = 100_000
+			db := mustOpen(b, bigDir(b, objects), Options{FlushEvery: 1 << 60, Reserve: 32 << 20})
+			value := make([]byte, 1024)
+			next := proto.Revision(objects)
+			for b.Loop() {
+				var batch Batch
+				for range n {
+					next++
+					batch.Added = append(batch.Added, Added{"configmaps", (&mvcc.Version{
+						Key: fmt.Sprintf("ns-%d/object-%d", next%100, next%objects), Revision: next, CreateRevision: 1,
+						UID: "0b8f4e1c-1111-2222-3333-444455556666",
+					}).SetValue(value)})
+					batch.Removed = append(batch.Removed, next-objects)
+				}
+				batch.State = &proto.StateRecord{Applied: uint64(next), AppliedTerm: 1, Floor: uint64(next - objects)}
+				db.Record(batch)
+				must(b, db.Sync())
+			}
+			b.ReportMetric(float64(db.Size())/(1<<20), "MiB")
+		})
+	}
+}

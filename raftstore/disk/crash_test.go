@@ -84,7 +84,7 @@ type node struct {
 // openNode is the start of a node: open, restore if a snapshot waits, load,
 // and verify everything against the model.
 func openNode(dir string) (*node, error) {
-	db, err := Open(dir, Options{FlushEvery: 3 * time.Millisecond})
+	db, err := Open(dir, Options{FlushEvery: 3 * time.Millisecond, Reserve: smallReserve})
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func childScript(dir string) error {
 	if err != nil {
 		return err
 	}
-	stop := Options{FlushEvery: time.Hour}
+	stop := Options{FlushEvery: time.Hour, Reserve: smallReserve}
 	if err := n.db.Close(); err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 	}
 	names := failpoints(t, "script", filepath.Join(root, "all"))
 	for _, want := range []string{
-		"create", "rename." + stateFile, "flushed", "write." + metaFile, "synced." + metaFile, "rename." + metaFile,
+		"create", "rename." + stateFile, "flushed", "write." + spareFile, "synced." + spareFile, "exchanged." + metaFile, "allocated",
 		"meta.written", "receive.records", "receive.synced", "rename." + incomingFile, "install.received",
 		"replace.loaded", "replace.renamed", "wal.prepared", "log.segments", "log.created", "rename." + stableFile,
 	} {
@@ -382,7 +382,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 		}
 		must(t, log.Close())
 		for _, f := range fileNames(t, dir) {
-			if f != stateFile && f != metaFile && f != stableFile && f != segmentDir {
+			if f != stateFile && f != metaFile && f != spareFile && f != firstFile && f != stableFile && f != segmentDir {
 				t.Errorf("killed at %s (%d): %s is left", name, i, f)
 			}
 		}

@@ -30,6 +30,9 @@ type Options struct {
 	FlushBytes int64
 	// MaxPendingBytes is where Record begins to wait for the disk. Default 64 MiB.
 	MaxPendingBytes int64
+	// Reserve is what is allocated behind the pages of the file, so that a full disk
+	// has room for what deletes write. Default 32 MiB.
+	Reserve int64
 	// Fatal ends the process: the file can no longer be trusted. It is called at
 	// most once. If it returns, the DB refuses everything. Default: panic.
 	Fatal func(error)
@@ -58,6 +61,9 @@ func (o *Options) defaults() {
 	if o.MaxPendingBytes == 0 {
 		o.MaxPendingBytes = 64 << 20
 	}
+	if o.Reserve == 0 {
+		o.Reserve = 32 << 20
+	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
 	}
@@ -83,6 +89,7 @@ type DB struct {
 	// taken before mu.
 	writing sync.Mutex
 	totals  totals // of the file; guarded by writing
+	wait    wait   // guarded by writing
 
 	mu       sync.Mutex
 	file     *file
@@ -94,6 +101,8 @@ type DB struct {
 
 	durable atomic.Uint64
 	size    atomic.Int64
+	room    atomic.Int64 // see Room, without what is pending
+	waiting atomic.Bool  // a flush waits for room
 }
 
 // file is an open bbolt file. It is closed when its last user lets go, so that
@@ -101,6 +110,10 @@ type DB struct {
 type file struct {
 	bolt *bbolt.DB
 	refs atomic.Int64
+	os   *os.File // bolt's
+
+	// Where its pages end, and up to where it is allocated. Guarded by DB.writing.
+	end, size int64
 }
 
 func (f *file) release() error {
@@ -119,6 +132,13 @@ func boltOptions() *bbolt.Options {
 		// Address space only: growing the map would wait for all readers.
 		InitialMmapSize: initialMmapSize,
 	}
+}
+
+// stateOptions are those of state.db. Its size is set here (room.go), and not by bbolt.
+func stateOptions() *bbolt.Options {
+	o := boltOptions()
+	o.NoGrowSync = true
+	return o
 }
 
 // Open opens dir/state.db, or creates it. It removes what an interrupted
@@ -159,6 +179,9 @@ func Open(dir string, o Options) (*DB, error) {
 	if err := o.Commit(stateFile, f.syncRead); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state: %w", err), f.release())
 	}
+	if err := db.keepReserve(f, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("open state: %w", err), f.release())
+	}
 	db.use(f, rec, tot)
 	go db.flusher()
 	return db, nil
@@ -175,7 +198,7 @@ func (f *file) syncRead() error {
 // createState makes an empty state.db. It gets its name when it is complete.
 func createState(dir string) error {
 	path := filepath.Join(dir, stateFile+newSuffix)
-	bolt, err := bbolt.Open(path, fileMode, boltOptions())
+	bolt, err := bbolt.Open(path, fileMode, stateOptions())
 	if err != nil {
 		return err
 	}
@@ -224,16 +247,26 @@ func openFile(path string) (f *file, rec *proto.StateRecord, tot totals, err err
 // openTrusted is openFile for a file whose pages were checked, or were written by this process.
 func openTrusted(path string) (f *file, rec *proto.StateRecord, tot totals, err error) {
 	err = guard(func() error {
-		bolt, err := bbolt.Open(path, fileMode, boltOptions())
+		var opened *os.File
+		o := stateOptions()
+		o.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			var err error
+			opened, err = os.OpenFile(name, flag, mode)
+			return opened, err
+		}
+		bolt, err := bbolt.Open(path, fileMode, o)
 		if err != nil {
 			return err
 		}
-		f = &file{bolt: bolt}
+		f = &file{bolt: bolt, os: opened}
 		f.refs.Store(1)
-		return bolt.View(func(tx *bbolt.Tx) error {
+		if err := bolt.View(func(tx *bbolt.Tx) error {
 			rec, tot, err = describe(tx)
 			return err
-		})
+		}); err != nil {
+			return err
+		}
+		return f.adopt()
 	})
 	if err != nil {
 		if f != nil {
@@ -286,14 +319,15 @@ func (db *DB) use(f *file, rec *proto.StateRecord, tot totals) *file {
 	db.recorded = proto.Revision(rec.Applied)
 	db.mu.Unlock()
 	db.durable.Store(rec.Applied)
-	db.noteSize()
+	db.wait = wait{}
+	db.waiting.Store(false)
+	db.noteSize(f)
 	return old
 }
 
-func (db *DB) noteSize() {
-	if info, err := os.Stat(filepath.Join(db.dir, stateFile)); err == nil {
-		db.size.Store(info.Size())
-	}
+func (db *DB) noteSize(f *file) {
+	db.size.Store(f.size)
+	db.room.Store(f.size - f.end + int64(f.bolt.Stats().FreePageN)*int64(f.bolt.Info().PageSize))
 }
 
 // acquire returns the file for reading; the caller releases it.
@@ -313,7 +347,7 @@ func (db *DB) acquire() (*file, error) {
 // Durable is the applied index on disk.
 func (db *DB) Durable() proto.Revision { return proto.Revision(db.durable.Load()) }
 
-// Size of state.db in bytes.
+// Size of state.db in bytes, with what is allocated behind its pages.
 func (db *DB) Size() int64 { return db.size.Load() }
 
 // fail ends the DB. The first error is the one that counts.
@@ -332,7 +366,8 @@ func (db *DB) fail(err error) error {
 }
 
 // Close flushes everything recorded and closes the file, unless a stream still
-// reads it: then the stream's end does. A second call returns nil.
+// reads it: then the stream's end does. What the disk has no room for is in the log
+// only. A second call returns nil.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
@@ -341,6 +376,9 @@ func (db *DB) Close() error {
 	}
 	db.mu.Unlock()
 	err := db.flush()
+	if errors.Is(err, ErrNoRoom) {
+		err = nil
+	}
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()

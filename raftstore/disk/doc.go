@@ -6,6 +6,7 @@
 //	state.db             the state machine as of its applied index; the data of every local snapshot
 //	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
 //	snapshot.meta        index, term and configuration of the newest snapshot
+//	snapshot.meta.spare  room for the next one; never read
 //	raft.db              Raft's term and vote, and the number of the log's newest segment
 //	raft-log             the log's entries, in segments (package wal)
 //	restoring            a backup is being restored here, or was: no node starts from it
@@ -16,7 +17,7 @@
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //
 // Every file gets its name by a rename when it is complete and synced, and the
-// directory is synced behind that. A kill between any two steps leaves the old
+// directory is synced behind that. snapshot.meta exchanges its name with the spare, where that can be done. A kill between any two steps leaves the old
 // state or the new one.
 //
 // state.db and state.db.incoming are bbolt files. Integers are big-endian,
@@ -82,5 +83,7 @@
 //
 // Any error of a write or a sync of state.db, raft.db or raft-log ends the process
 // through Fatal: after a failed sync nobody knows what is on disk. The receipt
-// of a snapshot may fail without that; it touches neither.
+// of a snapshot may fail without that; it touches neither. And a flush that finds no
+// room for its pages waits for it (ErrNoRoom): it has not begun, the file is as it was, and
+// the log has what is pending.
 package disk

@@ -16,6 +16,10 @@ const (
 	receivingFile = "state.db.receiving"
 	incomingFile  = "state.db.incoming"
 	metaFile      = "snapshot.meta"
+	// spareFile is what the next snapshot.meta is written to. What is in it is never read.
+	spareFile = "snapshot.meta.spare"
+	// firstFile is what the first one is written to.
+	firstFile = "snapshot.meta.first"
 	// stableFile has Raft's term and vote.
 	stableFile = "raft.db"
 	// segmentDir has the log's entries.

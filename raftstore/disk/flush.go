@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/wal"
 	"go.etcd.io/bbolt"
 )
 
@@ -35,15 +37,15 @@ type pending struct {
 }
 
 // Record queues what was applied. It waits only while more than
-// Options.MaxPendingBytes are queued. After a failure it does nothing: Fatal
-// has been called.
+// Options.MaxPendingBytes are queued, and not for room on the disk. After a failure it
+// does nothing: Fatal has been called.
 func (db *DB) Record(b Batch) {
 	if b.State == nil {
 		return
 	}
 	n := int64(8 * len(b.Removed))
 	for _, a := range b.Added {
-		n += a.Version.Size() + int64(len(a.Table))
+		n += a.bytes()
 	}
 	db.mu.Lock()
 	if db.closed || db.failed != nil {
@@ -60,9 +62,11 @@ func (db *DB) Record(b Batch) {
 	db.mu.Unlock()
 
 	switch {
+	case db.waiting.Load():
+		// The flusher tries again; memory and the log have it.
 	case bytes > db.o.MaxPendingBytes:
 		// The flush that runs, if any, and one for the rest. The error has gone
-		// to Fatal.
+		// to Fatal, or the flush waits for room.
 		_ = db.flush()
 	case bytes > db.o.FlushBytes:
 		select {
@@ -72,7 +76,8 @@ func (db *DB) Record(b Batch) {
 	}
 }
 
-// Sync returns when everything recorded before the call is durable.
+// Sync returns when everything recorded before the call is durable. Error: ErrNoRoom, with
+// which nothing has changed.
 func (db *DB) Sync() error {
 	if err := db.flush(); err != nil {
 		return fmt.Errorf("sync state: %w", err)
@@ -92,7 +97,8 @@ func (db *DB) flusher() {
 		case <-tick.C:
 		case <-db.kick:
 		}
-		// The error has gone to Fatal, and every later call returns it.
+		// The error has gone to Fatal, and every later call returns it; or the disk is full,
+		// and the next tick tries again.
 		_ = db.flush()
 	}
 }
@@ -101,7 +107,7 @@ func (db *DB) flusher() {
 // everything recorded before the call is durable.
 func (db *DB) flush() error {
 	err := db.o.Commit(stateFile, db.flushPending)
-	if err != nil && !errors.Is(err, ErrClosed) {
+	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoRoom) {
 		return db.fail(err) // known already, unless it is Commit's own
 	}
 	return err
@@ -123,30 +129,108 @@ func (db *DB) flushPending() error {
 	db.pending = pending{}
 	db.mu.Unlock()
 	if p.state == nil {
+		if err := db.keepReserve(f, 0); err != nil {
+			return db.fail(err)
+		}
+		db.noteSize(f)
 		return nil
 	}
 	start := time.Now()
 	tot := db.totals
-	err := guard(func() error {
-		return f.bolt.Update(func(tx *bbolt.Tx) error { return p.write(tx, &tot, db.Durable()) })
-	})
+	err := guard(func() error { return db.writePending(f, &p, &tot) })
+	if errors.Is(err, ErrNoRoom) {
+		db.putBack(p)
+		return err
+	}
 	if err != nil {
 		return db.fail(fmt.Errorf("write %s: %w", stateFile, err))
 	}
 	failpoint("flushed")
 	db.totals = tot
+	db.wait = wait{}
 	db.durable.Store(p.state.Applied)
-	db.noteSize()
+	db.noteSize(f)
 	db.mu.Lock()
 	db.bytes -= bytes
 	db.mu.Unlock()
+	db.waiting.Store(false)
 	db.o.Observe(time.Since(start))
 	return nil
 }
 
+// writePending commits one transaction. On ErrNoRoom the file is as it was.
+func (db *DB) writePending(f *file, p *pending, tot *totals) error {
+	if err := db.stillNoRoom(f); err != nil {
+		return err
+	}
+	free := f.bolt.Stats().FreePageN
+	tx, err := f.bolt.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // an error says that it is over
+	d := demand{pageSize: int64(f.bolt.Info().PageSize)}
+	if err := p.write(tx, tot, db.Durable(), &d); err != nil {
+		return err
+	}
+	most, least := d.bytes(f.end/d.pageSize, free)
+	if f.end+most > f.size && d.removals != (leaves{}) {
+		d.recount(tx.Bucket(versionsBucket), slices.Clone(p.removed))
+		most, least = d.bytes(f.end/d.pageSize, free)
+	}
+	if err := db.makeRoom(f, most, least); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		// bbolt writes the pages, each of which it has spilled before, syncs, and writes the meta page. A page that
+		// could not be written is one that no meta page refers to, and bbolt has taken the transaction back.
+		if s := tx.Stats(); wal.NoRoom(err) && s.GetWrite() < s.GetSpill() {
+			return db.noRoomFor(0, err)
+		}
+		return err
+	}
+	return f.measure()
+}
+
+// putBack puts what could not be written before what has come since. What came and went meanwhile is left out,
+// so that what waits is bounded by the state.
+func (db *DB) putBack(p pending) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.pending.state != nil {
+		p.added = append(p.added, db.pending.added...)
+		p.removed = append(p.removed, db.pending.removed...)
+		p.state = db.pending.state
+	}
+	db.bytes -= p.settle(db.Durable())
+	db.pending = p
+}
+
+// settle leaves out what came and went behind the file's applied index, and returns how many bytes that was.
+func (p *pending) settle(durable proto.Revision) (bytes int64) {
+	came := map[proto.Revision]bool{} // of those that went: whether their versions are here
+	for _, r := range p.removed {
+		if r > durable {
+			came[r] = false
+		}
+	}
+	p.added = slices.DeleteFunc(p.added, func(a Added) bool {
+		_, went := came[a.Version.Revision]
+		if went {
+			came[a.Version.Revision] = true
+			bytes += a.bytes() + 8
+		}
+		return went
+	})
+	p.removed = slices.DeleteFunc(p.removed, func(r proto.Revision) bool { return came[r] })
+	return bytes
+}
+
+func (a Added) bytes() int64 { return a.Version.Size() + int64(len(a.Table)) }
+
 // write puts everything into one transaction: records and state must never be
-// apart. durable is the applied index of the file so far.
-func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision) error {
+// apart. durable is the applied index of the file so far. It counts the pages that it takes in d.
+func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision, d *demand) error {
 	if proto.Revision(p.state.Applied) < durable {
 		return fmt.Errorf("state goes from %d to %d: %w", durable, p.state.Applied, mvcc.ErrOrder)
 	}
@@ -160,10 +244,13 @@ func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision) error
 			gone[r] = true
 			continue
 		}
-		if err := drop(versions, r, tot); err != nil {
+		n, err := drop(versions, r, tot)
+		if err != nil {
 			return err
 		}
+		d.removed(r, n)
 	}
+	d.lastLeaf(versions)
 	last := durable
 	for _, a := range p.added {
 		r := a.Version.Revision
@@ -182,12 +269,17 @@ func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision) error
 		if err := put(versions, r, value, tot); err != nil {
 			return err
 		}
+		d.added(len(value))
 	}
 	if len(gone) > 0 {
 		return fmt.Errorf("%d removed revisions above %d were never added: %w", len(gone), durable, mvcc.ErrOrder)
 	}
 	p.state.Versions = tot.versions
-	return errors.Join(meta.Put(totalsKey, tot.encode()), putState(meta, p.state))
+	if err := errors.Join(meta.Put(totalsKey, tot.encode()), putState(meta, p.state)); err != nil {
+		return err
+	}
+	d.meta = len(meta.Get(stateKey))
+	return nil
 }
 
 // put stores a sealed record, and adds it to the totals.
@@ -200,20 +292,20 @@ func put(versions *bbolt.Bucket, r proto.Revision, value []byte, tot *totals) er
 	return nil
 }
 
-// drop deletes a record, and takes it out of the totals.
-func drop(versions *bbolt.Bucket, r proto.Revision, tot *totals) error {
+// drop deletes a record, and takes it out of the totals. It returns its length.
+func drop(versions *bbolt.Bucket, r proto.Revision, tot *totals) (int, error) {
 	key := revisionKey(r)
 	value := versions.Get(key)
 	if value == nil {
-		return fmt.Errorf("revision %d is to be removed, but is not there: %w", r, ErrDamaged)
+		return 0, fmt.Errorf("revision %d is to be removed, but is not there: %w", r, ErrDamaged)
 	}
 	payload, sum, err := open(value)
 	if err != nil {
-		return fmt.Errorf("revision %d: %w", r, err)
+		return 0, fmt.Errorf("revision %d: %w", r, err)
 	}
 	tot.sub(len(payload), sum)
 	if err := versions.Delete(key); err != nil {
-		return fmt.Errorf("remove revision %d: %w", r, err)
+		return 0, fmt.Errorf("remove revision %d: %w", r, err)
 	}
-	return nil
+	return len(value), nil
 }

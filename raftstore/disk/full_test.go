@@ -4,299 +4,490 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
-// childFull writes until the disk is full. The node must say so and end, not
-// go on.
+// childFull writes until there is no room, and goes on for a while. It must not end.
 func childFull(dir string) error {
-	fatal := make(chan error, 1)
-	db, err := Open(dir, Options{Fatal: func(err error) {
-		fatal <- err
-	}})
+	fatal := errors.New("none")
+	db, err := Open(dir, Options{Reserve: smallReserve, Fatal: func(err error) { fatal = err }})
 	if err != nil {
 		return err
 	}
 	m := newModel()
-	state, err := db.Load()
-	if err != nil {
-		return err
-	}
-	m.state, m.next = state, uint64(state.Applied())+1
-	for {
+	for range 200 {
 		db.Record(m.apply(10))
-		if err := db.Sync(); err != nil {
-			fmt.Println("fatal", <-fatal)
-			return nil
+		if err := db.Sync(); err != nil && !errors.Is(err, ErrNoRoom) {
+			return err
 		}
-		fmt.Println("durable", db.Durable())
+		_, waiting := db.Room()
+		fmt.Println("durable", db.Durable(), "waiting", waiting, "fatal", fatal)
 	}
+	return db.Close()
 }
 
 func enospc(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG)
 }
 
-// smallDisk returns a directory on a file system of some size. Where mounting
-// is not allowed, limit makes a child's files fail at that size instead.
-func smallDisk(t *testing.T, kib int, options ...string) (dir string, limit bool) {
+// smallDisk returns a directory on a file system of some size.
+func smallDisk(t *testing.T, kib int, options ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", strings.Join(append(options, fmt.Sprintf("size=%dk", kib)), ","), "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Logf("no mount (%v: %s): a file size limit instead", err, out)
-		return dir, true
+		t.Skipf("no mount (%v: %s)", err, out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	return dir, false
+	return dir
 }
 
-func TestFullDisk(t *testing.T) {
-	const kib = 512
-	dir, limit := smallDisk(t, kib)
-	cmd := child(t, "full", filepath.Join(dir, "n"))
-	if limit {
-		exe := cmd.Path
-		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", fmt.Sprintf("ulimit -f %d; trap '' XFSZ; exec %s", kib, exe)}
+// fill takes all room of a small disk but some pages. A file that is there becomes as long as that needs.
+func fill(t *testing.T, dir string, pages int) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, "filler"), os.O_CREATE|os.O_RDWR, fileMode)
+	must(t, err)
+	defer f.Close()
+	must(t, f.Truncate(0))
+	for err := error(syscall.ENOSPC); wal.NoRoom(err); { // who else writes may be quicker
+		free, _ := freeBytes(f)
+		n := free - int64(pages*os.Getpagesize())
+		if n <= 0 {
+			return
+		}
+		if err = allocate(f, 0, n); !wal.NoRoom(err) {
+			must(t, err)
+		}
 	}
+}
+
+// unfill makes room.
+func unfill(t *testing.T, dir string) {
+	t.Helper()
+	must(t, remove(dir, "filler"))
+}
+
+// noFatal fails a test.
+func noFatal(t *testing.T) func(error) {
+	return func(err error) { t.Errorf("fatal: %v", err) }
+}
+
+// sparsely makes files longer without allocating them, as file systems do that copy pages on every write: then bbolt's
+// writes find that there is no room.
+func sparsely(t *testing.T) {
+	allocateRange = func(f *os.File, _, to int64) error { return f.Truncate(to) }
+	t.Cleanup(func() { allocateRange = allocate })
+}
+
+// TestFileSizeLimit: a limit of the process is as a full disk. The other tests of those need mounts, and root.
+func TestFileSizeLimit(t *testing.T) {
+	dir := t.TempDir()
+	cmd := child(t, "full", dir)
+	exe := cmd.Path
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", "ulimit -f 1024; trap '' XFSZ; exec " + exe}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "fatal") {
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var durable int
+	var last string
 	for line := range strings.Lines(string(out)) {
 		_, _ = fmt.Sscanf(line, "durable %d", &durable)
+		last = line
 	}
-	if durable < 50 {
+	if durable < 50 || durable == 2000 || !strings.Contains(last, "waiting true fatal none") {
 		t.Fatalf("durable %d\n%s", durable, out)
 	}
-	// The file is what was last reported, on the full disk and elsewhere.
-	copied := t.TempDir()
-	copyFile(t, filepath.Join(dir, "n", stateFile), filepath.Join(copied, stateFile))
-	db := mustOpen(t, copied, Options{})
-	if s := mustLoad(t, db); int(s.Applied()) < durable {
+	db := mustOpen(t, dir, Options{})
+	if s := mustLoad(t, db); int(s.Applied()) != durable {
 		t.Fatalf("state at %d, %d was durable", s.Applied(), durable)
 	}
-	must(t, db.Close())
-	if limit {
-		return
-	}
-	db = mustOpen(t, filepath.Join(dir, "n"), Options{})
-	before := mustLoad(t, db).Applied()
-	if _, err := db.Receive(bytes.NewReader(backup(t, 900))); !enospc(err) {
-		t.Fatalf("receive on a full disk: %v", err)
-	}
-	// The snapshot failed; the node and its state did not.
-	if s := mustLoad(t, db); s.Applied() != before {
-		t.Fatalf("state at %d, was %d", s.Applied(), before)
-	}
-	must(t, db.Close())
-	for _, name := range fileNames(t, filepath.Join(dir, "n")) {
-		if name != stateFile {
-			t.Errorf("%s is left", name)
-		}
-	}
-	if _, err := RestoreBackup(filepath.Join(dir, "r"), bytes.NewReader(backup(t, 900)), RestoreOptions{Cluster: "new", Configuration: testServers}); !enospc(err) {
-		t.Fatalf("restore on a full disk: %v", err)
-	}
-	if _, err := OpenLog(filepath.Join(dir, "l"), LogOptions{}); !enospc(err) {
-		t.Fatalf("log on a full disk: %v", err)
-	}
-	must(t, os.RemoveAll(filepath.Join(dir, "r")))
 }
 
-// TestFullLog fills the disk with the log. A write without room changes nothing and ends nothing: what was
-// acknowledged is there, also at every start on the full disk, and with room, or once the log is cut, it goes on.
-func TestFullLog(t *testing.T) {
-	for name, size := range map[string]int{"small entries": 3000, "entries longer than a segment": 150_000} {
-		t.Run(name, func(t *testing.T) {
-			dir, limit := smallDisk(t, 2048)
-			if limit {
-				t.Skip("mounting is not allowed here")
-			}
-			full := 0
-			o := LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }, Full: func() { full++ }}
-			n := filepath.Join(dir, "n")
-			filler := filepath.Join(dir, "filler")
-			must(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))
-			l, err := OpenLog(n, o)
-			must(t, err)
-			must(t, l.Reserve())
-			check := func(acked uint64) {
-				t.Helper()
-				if last, err := l.LastIndex(); err != nil || last != acked {
-					t.Fatalf("the log ends at %d (%v), %d were acknowledged", last, err, acked)
+// TestFullDisk fills disks by writes. A flush waits then, in any number of tries, readers read, the node closes and starts, and with
+// room everything is there.
+func TestFullDisk(t *testing.T) {
+	for _, kib := range []int{400, 512, 640} {
+		for name, promises := range map[string]bool{"allocated": true, "sparse": false} {
+			t.Run(fmt.Sprintf("%d KiB, %s", kib, name), func(t *testing.T) {
+				if !promises {
+					sparsely(t)
 				}
-				for i := uint64(1); i <= acked; i++ {
-					if err := l.GetLog(i, new(raft.Log)); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
-						t.Fatal(err)
+				dir := smallDisk(t, kib)
+				fill(t, dir, kib/8) // half
+				n := filepath.Join(dir, "n")
+				o := Options{Fatal: noFatal(t), FlushEvery: 1 << 60, MaxPendingBytes: 20_000}
+				db := mustOpen(t, n, o)
+				m := newModel()
+				for range 2 {
+					db.Record(m.apply(20))
+					must(t, db.Sync())
+				}
+				untilNoRoom(t, db, m)
+				behind, waiting := db.Room()
+				if !waiting || behind < 0 {
+					t.Fatalf("%d bytes behind the pages, waiting %v", behind, waiting)
+				}
+				durable := db.Durable()
+				totals := db.totals
+				for range 100 { // beyond what may be pending: this must not wait
+					db.Record(m.apply(10))
+				}
+				if err := db.Sync(); !errors.Is(err, ErrNoRoom) || db.Durable() != durable || db.totals != totals {
+					t.Fatalf("%v, durable %d, was %d", err, db.Durable(), durable)
+				}
+				if s := mustLoad(t, db); s.Applied() != durable {
+					t.Fatalf("state at %d, durable %d", s.Applied(), durable)
+				}
+				if _, err := db.Receive(bytes.NewReader(backup(t, 900))); !enospc(err) {
+					t.Fatalf("receive on a full disk: %v", err)
+				}
+				checkPages := func(db *DB) {
+					t.Helper()
+					must(t, checkPages(filepath.Join(n, stateFile)))
+					must(t, db.file.bolt.View(checkTree))
+				}
+				checkPages(db)
+
+				// It ends and starts on the full disk.
+				must(t, db.Close())
+				db = mustOpen(t, n, o)
+				s := mustLoad(t, db)
+				if s.Applied() != durable {
+					t.Fatalf("state at %d, %d was durable", s.Applied(), durable)
+				}
+				m = &model{state: s, next: uint64(durable) + 1}
+				untilNoRoom(t, db, m)
+				durable = db.Durable()
+
+				unfill(t, dir)
+				db.wait.again = time.Time{}
+				must(t, db.Sync())
+				if _, waiting := db.Room(); waiting || db.Durable() != proto.Revision(m.next-1) || db.bytes != 0 {
+					t.Fatalf("durable %d of %d, waiting %v, %d bytes pending", db.Durable(), m.next-1, waiting, db.bytes)
+				}
+				checkPages(db)
+				must(t, db.Close())
+				db = mustOpen(t, n, o)
+				if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
+					t.Fatalf("state at %d, %d was durable", s.Applied(), m.next-1)
+				}
+				if names := fileNames(t, n); !slices.Equal(names, []string{stateFile}) {
+					t.Errorf("%v are left", names)
+				}
+			})
+		}
+	}
+}
+
+// untilNoRoom writes until a flush waits.
+func untilNoRoom(t *testing.T, db *DB, m *model) {
+	t.Helper()
+	for range 10_000 {
+		db.Record(m.apply(10))
+		if err := db.Sync(); err != nil {
+			if !errors.Is(err, ErrNoRoom) {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("the disk is not full")
+}
+
+// checkTree is bbolt's own check of a file, the list of its free pages included.
+func checkTree(tx *bbolt.Tx) (err error) {
+	for e := range tx.Check() {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// TestDeletesOnFullDisk: with its reserve, state.db takes deletes on a full disk: all that there is to delete.
+func TestDeletesOnFullDisk(t *testing.T) {
+	dir := smallDisk(t, 4096)
+	db := mustOpen(t, filepath.Join(dir, "n"), Options{Fatal: noFatal(t), FlushEvery: 1 << 60, Reserve: 256 << 10})
+	const n = 1000
+	var b Batch
+	for i := range n {
+		b.Added = append(b.Added, Added{"t", (&mvcc.Version{Key: fmt.Sprint(i), Revision: proto.Revision(i + 1), CreateRevision: proto.Revision(i + 1)}).SetValue(make([]byte, 1000))})
+	}
+	b.State = &proto.StateRecord{Applied: n, AppliedTerm: 1}
+	db.Record(b)
+	must(t, db.Sync())
+	fill(t, dir, 0)
+	for i, r := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+		tombstone := &mvcc.Version{Key: fmt.Sprint(r), Revision: proto.Revision(n + i + 1), CreateRevision: proto.Revision(r + 1), Deleted: true}
+		db.Record(Batch{
+			Added: []Added{{"t", tombstone}}, Removed: []proto.Revision{proto.Revision(r + 1)},
+			State: &proto.StateRecord{Applied: uint64(n + i + 1), AppliedTerm: 1},
+		})
+		if err := db.Sync(); err != nil {
+			t.Fatalf("delete %d: %v", i, err)
+		}
+	}
+	var versions uint64
+	must(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
+		_, tot, err := describe(tx)
+		versions = tot.versions
+		return errors.Join(err, checkTree(tx))
+	}))
+	if _, err := db.WriteBackup(io.Discard, nil); err != nil || versions != n {
+		t.Fatalf("%d records, %v", versions, err)
+	}
+}
+
+// TestDiskInTurns: room comes and goes under a node that writes, is read and is started again.
+func TestDiskInTurns(t *testing.T) {
+	for name, promises := range map[string]bool{"allocated": true, "sparse": false} {
+		t.Run(name, func(t *testing.T) {
+			if !promises {
+				sparsely(t)
+			}
+			dir := smallDisk(t, 8192)
+			n := filepath.Join(dir, "n")
+			o := Options{Fatal: noFatal(t), FlushEvery: time.Millisecond, MaxPendingBytes: 30_000}
+			rng := rand.New(rand.NewPCG(3, 4))
+			waited := 0
+			// The model's state has a bound, and so has what its file takes: it begins again and again.
+			for range 10 {
+				must(t, os.RemoveAll(n))
+				unfill(t, dir)
+				db := mustOpen(t, n, o)
+				m := newModel()
+				fill(t, dir, rng.IntN(60))
+				for range 40 {
+					switch rng.IntN(8) {
+					case 0, 1:
+						fill(t, dir, rng.IntN(10))
+					case 2:
+						unfill(t, dir)
+					case 3:
+						must(t, db.Close())
+						durable := db.Durable()
+						db = mustOpen(t, n, o)
+						s := mustLoad(t, db)
+						if s.Applied() != durable {
+							t.Fatalf("state at %d, %d was durable", s.Applied(), durable)
+						}
+						m = &model{state: s, next: uint64(s.Applied()) + 1}
+					}
+					db.Record(m.apply(1 + rng.IntN(60)))
+					if rng.IntN(2) == 0 {
+						if err := db.Sync(); errors.Is(err, ErrNoRoom) {
+							waited++
+						} else if err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
-			}
-			store := func(acked *uint64) error {
-				err := l.StoreLogs(logs(1, *acked+1, *acked+2, size))
-				if err == nil {
-					*acked += 2
+				unfill(t, dir)
+				must(t, eventuallySync(db))
+				must(t, db.file.bolt.View(checkTree))
+				must(t, db.Close())
+				db = mustOpen(t, n, o)
+				if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
+					t.Fatalf("state at %d, want %d", s.Applied(), m.next-1)
 				}
-				return err
+				must(t, db.Close())
 			}
-			acked := uint64(0)
-			for err == nil && acked < 10_000 {
-				err = store(&acked)
+			if waited < 10 {
+				t.Fatalf("waited %d times", waited)
 			}
-			if !errors.Is(err, ErrNoRoom) || !enospc(err) || full != 1 || acked < 4 {
-				t.Fatalf("%d entries, then %v, %d times full", acked, err, full)
+		})
+	}
+}
+
+// eventuallySync syncs when it is time to look for room again.
+func eventuallySync(db *DB) error {
+	db.writing.Lock()
+	db.wait.again = time.Time{}
+	db.writing.Unlock()
+	return db.Sync()
+}
+
+// TestFullAtEveryPage: a disk becomes full at each page that a node takes for flushes, a snapshot of its own and one of a leader.
+// What does not fit fails, and nothing else.
+func TestFullAtEveryPage(t *testing.T) {
+	stream := filepath.Join(t.TempDir(), "x")
+	must(t, os.WriteFile(streamName(stream, streamStep), backup(t, streamStep), fileMode))
+	for name, promises := range map[string]bool{"allocated": true, "sparse": false} {
+		t.Run(name, func(t *testing.T) {
+			if !promises {
+				sparsely(t)
 			}
-			for range 2 {
-				check(acked)
-				must(t, l.Set([]byte("a"), []byte("vote")))
-				must(t, l.Close())
-				l, err = OpenLog(n, o)
+			failed := map[string]bool{}
+			step := 1
+			if testing.Short() {
+				step = 7
+			}
+			done := false
+			for pages := 0; !done; pages += step {
+				t.Run(fmt.Sprint(pages), func(t *testing.T) {
+					dir := smallDisk(t, 8192)
+					work := func(full bool, most int) (wrong []string) {
+						db := mustOpen(t, filepath.Join(dir, "n"), Options{Fatal: noFatal(t), FlushEvery: time.Hour})
+						snaps, err := NewSnapshotStore(db, db.dir)
+						must(t, err)
+						s := mustLoad(t, db)
+						n := &node{db: db, snaps: snaps, m: &model{state: s, next: uint64(s.Applied()) + 1}}
+						if full {
+							fill(t, dir, pages)
+						}
+						for what, do := range steps(n, stream) {
+							if most--; most < 0 {
+								break
+							}
+							err := do()
+							switch {
+							case err == nil:
+							case full && (enospc(err) || errors.Is(err, ErrNoRoom)):
+								wrong = append(wrong, what)
+							default:
+								t.Fatalf("%s: %v", what, err)
+							}
+						}
+						must(t, db.file.bolt.View(checkTree))
+						must(t, db.Close())
+						return wrong
+					}
+					work(false, 1)
+					wrong := work(true, 100)
+					for _, what := range wrong {
+						failed[what] = true
+					}
+					done = len(wrong) == 0
+					unfill(t, dir)
+					work(false, 100)
+				})
+				if pages > 2000 {
+					t.Fatal("it takes more than is there")
+				}
+			}
+			for what := range steps(nil, "") {
+				if !failed[what] {
+					t.Errorf("there was always room for %s", what)
+				}
+			}
+		})
+	}
+}
+
+// steps are what a node does, in an order.
+func steps(n *node, stream string) iter.Seq2[string, func() error] {
+	return func(yield func(string, func() error) bool) {
+		record := func() error {
+			n.db.Record(n.m.apply(100))
+			return n.db.Sync()
+		}
+		install := func() error {
+			if n.m.next > streamStep {
+				return nil
+			}
+			return n.install(streamName(stream, streamStep), streamStep)
+		}
+		_ = yield("a flush", record) && yield("a snapshot", n.local) && yield("another flush", record) &&
+			yield("the leader's snapshot", install) && yield("another snapshot", n.local)
+	}
+}
+
+// TestFailingWrites has each write of a flush fail, one after the other. Of all pages but the last one, which is the meta page, the
+// flush waits, and the file is as it was. Whether a meta page was written is not known: that is fatal, and so is any other error.
+func TestFailingWrites(t *testing.T) {
+	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO} {
+		t.Run(why.Error(), func(t *testing.T) {
+			for at, shorter, fatal := 1, 0, error(nil); ; at++ {
+				db := mustOpen(t, t.TempDir(), Options{Fatal: func(err error) { fatal = err }, FlushEvery: time.Hour})
+				m := newModel()
+				for range 5 {
+					db.Record(m.apply(100))
+					must(t, db.Sync())
+				}
+				readers, err := db.openStream() // which keep pages that the flush frees
 				must(t, err)
-			}
-			check(acked)
-			if size < o.SegmentBytes { // a spare segment is too short for the others, and their files vanish
-				for range 200 {
-					must(t, l.DeleteRange(1, acked-1))
-					must(t, store(&acked))
+				writes, failed, broken := 0, int64(-1), true
+				onWrite(db.file.bolt, func(offset int64) error {
+					if writes++; broken && writes == at {
+						failed = offset
+						return &os.PathError{Op: "write", Err: why}
+					}
+					return nil
+				})
+				db.Record(m.apply(100))
+				err = db.Sync()
+				if err == nil { // one page less: bbolt looks at pages to merge in any order
+					must(t, readers.Close())
+					must(t, db.Close())
+					if shorter++; shorter > 50 {
+						t.Fatalf("write %d is never there: that of the meta page is not fatal", at)
+					}
+					at -= 2
+					continue
 				}
-				check(acked)
-			}
-			must(t, os.Remove(filler))
-			must(t, l.DeleteRange(1, acked-1))
-			must(t, store(&acked))
-			must(t, l.Reserve())
-			check(acked)
-			if r := l.Room(); r.Spares != 2 {
-				t.Errorf("the reserve has %d segments", r.Spares)
-			}
-			must(t, l.Close())
-		})
-	}
-}
-
-// TestWithoutInodes: the log goes on, and is cut, where no file can be made.
-func TestWithoutInodes(t *testing.T) {
-	dir, limit := smallDisk(t, 16<<10, "nr_inodes=40")
-	if limit {
-		t.Skip("mounting is not allowed here")
-	}
-	l, err := OpenLog(filepath.Join(dir, "n"), LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }})
-	must(t, err)
-	must(t, l.Reserve())
-	for i := 0; err == nil; i++ {
-		err = os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, fileMode)
-	}
-	if !enospc(err) {
-		t.Fatal(err)
-	}
-	for i := uint64(1); i < 2000; i++ {
-		must(t, l.StoreLogs(logs(1, i, i, 3000)))
-		if i%4 == 0 {
-			must(t, l.DeleteRange(1, i-2))
-		}
-	}
-	must(t, l.Close())
-}
-
-// TestRefusedEntries: entries that found no room are refused, unless Raft would go on from a log that is not there.
-func TestRefusedEntries(t *testing.T) {
-	configuration := []*raft.Log{{Index: 5, Term: 2, Type: raft.LogCommand}, {Index: 6, Term: 2, Type: raft.LogConfiguration}}
-	for _, row := range []struct {
-		name      string
-		entries   []*raft.Log
-		leads     bool
-		shortened bool // entries were cut off the end before
-		more      bool // and others were stored behind that
-		fatal     bool
-	}{
-		{name: "a follower", entries: logs(2, 5, 6, 10)},
-		{name: "a leader", entries: logs(2, 5, 6, 10), leads: true},
-		{name: "a configuration of a follower", entries: configuration},
-		{name: "a configuration of a leader", entries: configuration, leads: true, fatal: true},
-		{name: "instead of others", entries: logs(2, 3, 4, 10), shortened: true, fatal: true},
-		{name: "behind those that came instead of others", entries: logs(2, 5, 6, 10), shortened: true, more: true},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			f := &faulty{InmemStore: raft.NewInmemStore()}
-			fatal, full := 0, 0
-			l := newLog(f, LogOptions{Fatal: func(error) { fatal++ }, Full: func() { full++ }, Leads: func() bool { return row.leads }})
-			must(t, l.StoreLogs(logs(1, 1, 4, 10)))
-			if row.shortened {
-				must(t, l.DeleteRange(3, 4))
-			}
-			if row.more {
-				must(t, l.StoreLogs(logs(2, 3, 4, 10)))
-			}
-			f.err = fmt.Errorf("store: %w", ErrNoRoom)
-			if err := l.StoreLogs(row.entries); !errors.Is(err, ErrNoRoom) || (fatal > 0) != row.fatal || full != 1 {
-				t.Errorf("%v, %d times fatal, %d times full", err, fatal, full)
-			}
-			if row.fatal || row.shortened {
-				return
-			}
-			want, err := l.LastIndex()
-			must(t, err)
-			if err := l.DeleteRange(3, 4); !errors.Is(err, ErrNoRoom) || fatal > 0 {
-				t.Errorf("cut off the end: %v, %d times fatal", err, fatal)
-			}
-			if last, err := l.LastIndex(); err != nil || last != want {
-				t.Errorf("the log ends at %d, want %d: %v", last, want, err)
-			}
-		})
-	}
-}
-
-// TestStableStoreWaits: a term or a vote waits for a file system that is read-only, or for the end.
-func TestStableStoreWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var readOnly atomic.Bool
-		ends, fatal := make(chan struct{}), make(chan error, 1)
-		l, err := OpenLog(t.TempDir(), LogOptions{
-			Ends: ends, Fatal: func(err error) { fatal <- err },
-			Commit: func(file string, commit func() error) error {
-				if file == stableFile && readOnly.Load() {
-					return &os.PathError{Op: "write", Path: file, Err: syscall.EROFS}
+				broken = false
+				if fatal != nil {
+					if !errors.Is(fatal, why) || errors.Is(err, ErrNoRoom) || db.Durable() != 500 {
+						t.Fatalf("write %d: %v, fatal %v, durable %d", at, err, fatal, db.Durable())
+					}
+					must(t, readers.Close())
+					if isMeta := failed < int64(2*os.Getpagesize()); why != syscall.EIO && (!isMeta || at < 10) {
+						t.Fatalf("write %d, at %d, is fatal", at, failed)
+					}
+					return
 				}
-				return commit()
-			},
+				if !errors.Is(err, ErrNoRoom) || !errors.Is(err, why) || db.Durable() != 500 {
+					t.Fatalf("write %d: %v, durable %d", at, err, db.Durable())
+				}
+				must(t, db.file.bolt.View(checkTree))
+				if s := mustLoad(t, db); s.Applied() != 500 {
+					t.Fatalf("write %d: state at %d", at, s.Applied())
+				}
+				if _, err := readers.WriteTo(io.Discard); err != nil {
+					t.Fatal(err)
+				}
+				must(t, readers.Close())
+				must(t, eventuallySync(db))
+				db.Record(m.apply(100))
+				must(t, db.Sync())
+				must(t, db.file.bolt.View(checkTree))
+				if s := mustLoad(t, db); s.Applied() != 700 {
+					t.Fatalf("write %d: state at %d", at, s.Applied())
+				}
+				must(t, db.Close())
+			}
 		})
-		must(t, err)
-		readOnly.Store(true)
-		done := make(chan error)
-		go func() { done <- l.SetUint64([]byte("CurrentTerm"), 7) }()
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("the term was stored: %v", err)
-		default:
+	}
+}
+
+// onWrite is called before each of bbolt's writes, and may have it fail. bbolt has such a hook for its own tests.
+func onWrite(bolt *bbolt.DB, before func(at int64) error) {
+	field := reflect.ValueOf(bolt).Elem().FieldByName("ops").FieldByName("writeAt")
+	hook := (*func([]byte, int64) (int, error))(field.Addr().UnsafePointer())
+	write := *hook
+	*hook = func(b []byte, at int64) (int, error) {
+		if err := before(at); err != nil {
+			return 0, err
 		}
-		readOnly.Store(false)
-		must(t, <-done)
-		if term, err := l.GetUint64([]byte("CurrentTerm")); err != nil || term != 7 {
-			t.Errorf("term %d: %v", term, err)
-		}
-		readOnly.Store(true)
-		go func() { done <- l.SetUint64([]byte("CurrentTerm"), 8) }()
-		time.Sleep(time.Hour)
-		close(ends)
-		if err := <-done; !errors.Is(err, syscall.EROFS) || len(fatal) != 1 {
-			t.Errorf("at the end: %v, %d times fatal", err, len(fatal))
-		}
-		must(t, l.Close())
-	})
+		return write(b, at)
+	}
 }

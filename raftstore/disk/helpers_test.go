@@ -168,8 +168,14 @@ var dumps sync.Map
 // and those of the default size have megabytes.
 var shortSegments = LogOptions{SegmentBytes: 64 << 10}
 
+// smallReserve is for tests: they have many files in memory.
+const smallReserve = 64 << 10
+
 func mustOpen(t testing.TB, dir string, o Options) *DB {
 	t.Helper()
+	if o.Reserve == 0 {
+		o.Reserve = smallReserve
+	}
 	db, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)

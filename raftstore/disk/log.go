@@ -12,6 +12,9 @@ import (
 	"github.com/quorate/quorate/raftstore/wal"
 )
 
+// DefaultSegmentBytes is the size of the log's files.
+const DefaultSegmentBytes = wal.DefaultSegmentBytes
+
 // LogOptions of a Log. Zero values take defaults.
 type LogOptions struct {
 	// Watchdog is how long a write may go on without a change that has reached the disk
@@ -110,6 +113,10 @@ type logBackend interface {
 	Reserve() error
 	// Room is what can be written without any more room on the disk.
 	Room() wal.Room
+	// Size is what the entries' files take, in bytes.
+	Size() int64
+	// NewestWithin is how many of the newest entries are in files of so many bytes.
+	NewestWithin(bytes int64) uint64
 	// SetAll sets keys of the stable store.
 	SetAll(...keyValue) error
 	Close() error
@@ -256,6 +263,13 @@ func (l *Log) forgets(logs []*raft.Log) bool {
 // Reserve makes the spare segments that are missing: see package wal. Errors: ErrNoRoom, those of files; none is
 // one of the log. It must not be called beside Close.
 func (l *Log) Reserve() error { return l.backend.Reserve() }
+
+// Size is what the log's files take, in bytes, without the reserve. It does not wait for the disk.
+func (l *Log) Size() int64 { return l.backend.Size() }
+
+// NewestWithin is how many of the newest entries are in files that take no more than some bytes together; those
+// of the file that is appended to in any case.
+func (l *Log) NewestWithin(bytes int64) uint64 { return l.backend.NewestWithin(bytes) }
 
 // Room is what can be written without any more room on the disk. It does not wait for the disk.
 func (l *Log) Room() wal.Room { return l.backend.Room() }

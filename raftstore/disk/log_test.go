@@ -149,6 +149,10 @@ func (f *faulty) Reserve() error { return f.err }
 
 func (f *faulty) Room() wal.Room { return wal.Room{} }
 
+func (f *faulty) Size() int64 { return 0 }
+
+func (f *faulty) NewestWithin(int64) uint64 { return 0 }
+
 func (f *faulty) StoreLogs(l []*raft.Log) error {
 	time.Sleep(f.hang)
 	return errors.Join(f.err, f.InmemStore.StoreLogs(l))

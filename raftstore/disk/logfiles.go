@@ -181,5 +181,11 @@ func (f logFiles) Reserve() error { return f.entries.Reserve() }
 // Room implements logBackend.
 func (f logFiles) Room() wal.Room { return f.entries.Room() }
 
+// Size implements logBackend.
+func (f logFiles) Size() int64 { return f.entries.Size() }
+
+// NewestWithin implements logBackend.
+func (f logFiles) NewestWithin(bytes int64) uint64 { return f.entries.NewestWithin(bytes) }
+
 // Close closes both.
 func (f logFiles) Close() error { return errors.Join(f.entries.Close(), f.stableStore.Close()) }

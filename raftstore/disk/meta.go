@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
 // metaPreamble begins snapshot.meta. Its first byte is the format's version.
@@ -60,14 +61,138 @@ var suffrages = map[string]raft.ServerSuffrage{
 	raft.Staging.String():  raft.Staging,
 }
 
-func (m *meta) write(dir string) error {
+func (m *meta) encode() ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b := append([]byte(metaPreamble), 0, 0, 0, 0)
 	binary.BigEndian.PutUint32(b[len(metaPreamble):], uint32(len(body)))
-	return writeFile(dir, metaFile, seal(append(b, body...)))
+	return seal(append(b, body...)), nil
+}
+
+// write makes it the directory's, in which no node runs.
+func (m *meta) write(dir string) error {
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	return writeFile(dir, metaFile, b)
+}
+
+// metaFiles are snapshot.meta and its spare. On a full disk a new file cannot be made, and without a newer snapshot
+// the log cannot be cut, which would make room. So a snapshot is written to a second file, which has its room already,
+// and the two change names.
+type metaFiles struct {
+	dir string
+	// unsure: the names were exchanged, and may not be on the disk. Then the spare may be what the next start
+	// finds as snapshot.meta, and must not be written to.
+	unsure bool
+}
+
+// spareBytes is what a spare has room for: one block, and twenty members or so.
+const spareBytes = 4096
+
+// prepare makes the spare, and what becomes the first snapshot.meta, if they are not there. Without room they will be later.
+func (f *metaFiles) prepare() error {
+	there, err := exists(f.dir, metaFile)
+	if err == nil && !there {
+		err = f.prepareFile(firstFile)
+	}
+	return errors.Join(err, f.prepareFile(spareFile))
+}
+
+func (f *metaFiles) prepareFile(name string) error {
+	there, err := exists(f.dir, name)
+	if err != nil || there {
+		return err
+	}
+	path := filepath.Join(f.dir, name)
+	spare, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, fileMode)
+	if err == nil {
+		_, err = spare.Write(make([]byte, spareBytes))
+		err = errors.Join(err, spare.Sync(), spare.Close())
+	}
+	if err == nil {
+		return nil
+	}
+	err = errors.Join(err, remove(f.dir, name))
+	if wal.NoRoom(err) {
+		return nil
+	}
+	return fmt.Errorf("prepare %s: %w", name, err)
+}
+
+// write makes m the directory's.
+func (f *metaFiles) write(m *meta) error {
+	content, err := m.encode()
+	if err != nil {
+		return err
+	}
+	second, err := exists(f.dir, metaFile)
+	if err != nil {
+		return err
+	}
+	spare := spareFile
+	if !second {
+		spare = firstFile
+	}
+	there, err := exists(f.dir, spare)
+	if err != nil {
+		return err
+	}
+	if there && !f.unsure && len(content) <= spareBytes {
+		if err = f.swap(spare, content, second); !errors.Is(err, errUnsupported) {
+			return err
+		}
+	}
+	if err := writeFile(f.dir, metaFile, content); err != nil {
+		return err
+	}
+	_ = f.prepare() // the next write tries again
+	return nil
+}
+
+// swap writes a spare and gives it snapshot.meta's name. second says whether there is one, which becomes the spare.
+func (f *metaFiles) swap(spare string, content []byte, second bool) (err error) {
+	if err := f.fill(spare, content); err != nil {
+		return fmt.Errorf("write %s: %w", spare, err)
+	}
+	failpoint("synced." + spareFile)
+	f.unsure = true
+	if second {
+		err = exchange(f.dir, spare, metaFile)
+	} else {
+		err = os.Rename(filepath.Join(f.dir, spare), filepath.Join(f.dir, metaFile))
+	}
+	if err != nil {
+		f.unsure = !errors.Is(err, errUnsupported)
+		return err
+	}
+	failpoint("exchanged." + metaFile)
+	if err := syncDir(f.dir); err != nil {
+		return err
+	}
+	f.unsure = false
+	_ = f.prepare() // the next write tries again
+	return nil
+}
+
+// fill writes a spare in place, in the block that it has.
+func (f *metaFiles) fill(name string, content []byte) error {
+	spare, err := os.OpenFile(filepath.Join(f.dir, name), os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = spare.Write(content)
+	if err == nil {
+		err = spare.Truncate(int64(len(content)))
+	}
+	if err == nil {
+		failpoint("write." + spareFile)
+		err = spare.Sync()
+	}
+	return errors.Join(err, spare.Close())
 }
 
 // readMeta returns nil if there is no snapshot.

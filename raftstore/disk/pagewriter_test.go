@@ -116,7 +116,7 @@ func TestBuilder(t *testing.T) {
 					if i%3 > 0 {
 						continue
 					}
-					if err := drop(versions, r, &tot); err != nil {
+					if _, err := drop(versions, r, &tot); err != nil {
 						return err
 					}
 					delete(values, r)
@@ -162,7 +162,8 @@ func TestBuilderEdges(t *testing.T) {
 				return f.bolt.Update(func(tx *bbolt.Tx) error {
 					versions := tx.Bucket(versionsBucket)
 					versions.FillPercent = 1
-					return drop(versions, r, &tot)
+					_, err := drop(versions, r, &tot)
+					return err
 				})
 			})
 			if err != nil {

@@ -32,7 +32,7 @@ const wrongStateFile = "state-differs.json"
 // directory must not have.
 var (
 	recovered = []string{stateFile, segmentDir, stableFile, metaFile, "node.json"}
-	outdated  = []string{incomingFile, receivingFile, "bootstrap.json", "wipe-log", wrongStateFile}
+	outdated  = []string{incomingFile, receivingFile, spareFile, firstFile, "bootstrap.json", "wipe-log", wrongStateFile}
 )
 
 // ErrRecovering is returned for a directory whose recovery did not finish.

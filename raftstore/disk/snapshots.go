@@ -17,8 +17,9 @@ import (
 // Restore has taken it. All that a snapshot adds is one small file with its
 // index, term and configuration. There is only the newest.
 type SnapshotStore struct {
-	db  *DB
-	dir string
+	db    *DB
+	dir   string
+	files metaFiles // guarded by mu
 	// hold, if set, keeps the log behind an index; see HoldLog.
 	hold func(index uint64) (release func())
 
@@ -38,7 +39,7 @@ var _ raft.SnapshotStore = (*SnapshotStore)(nil)
 // becomes of a received snapshot that an earlier process did not restore.
 // Errors: ErrDamaged, ErrBehind.
 func NewSnapshotStore(db *DB, dir string) (*SnapshotStore, error) {
-	s := &SnapshotStore{db: db, dir: dir}
+	s := &SnapshotStore{db: db, dir: dir, files: metaFiles{dir: dir}}
 	if err := s.recover(); err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
@@ -51,7 +52,7 @@ func NewSnapshotStore(db *DB, dir string) (*SnapshotStore, error) {
 func (s *SnapshotStore) HoldLog(l *Log) { s.hold = l.Hold }
 
 func (s *SnapshotStore) recover() (err error) {
-	if err := remove(s.dir, metaFile+".tmp"); err != nil {
+	if err := errors.Join(remove(s.dir, metaFile+".tmp"), s.files.prepare()); err != nil {
 		return err
 	}
 	if s.meta, err = readMeta(s.dir); err != nil {
@@ -223,7 +224,7 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	if in != nil {
 		m.DataIndex = max(m.DataIndex, in.state.Applied)
 	}
-	if err := m.write(s.dir); err != nil {
+	if err := s.files.write(m); err != nil {
 		return err
 	}
 	s.meta = m

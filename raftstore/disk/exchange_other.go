@@ -1,0 +1,5 @@
+//go:build !linux
+
+package disk
+
+func exchange(string, string, string) error { return errUnsupported }
