@@ -154,7 +154,8 @@ func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error
 
 // notices are what operators are told of in the status of the cluster.
 func (n *Node) notices() []string {
-	out := storageNotice(n.store.Storage())
+	_, disks := n.store.Disk()
+	out := append(storageNotice(n.store.Storage()), diskNotice(disks)...)
 	if n.suspensions == nil {
 		return out
 	}

@@ -97,6 +97,8 @@ type Config struct {
 	// StorageBytes is what this node would have the objects of the cluster take at most (storage-bytes; 0: a quarter
 	// of its memory). The least that a voter says counts on all nodes.
 	StorageBytes int64
+	// DiskReserveBytes are taken of the disk for when it is full (disk-reserve-bytes; 0: none).
+	DiskReserveBytes int64
 	// SnapshotInterval is how often a snapshot of the log is considered, SnapshotEntries how many
 	// entries since the last one make it worth it (snapshot-interval, snapshot-entries).
 	SnapshotInterval time.Duration
@@ -272,7 +274,7 @@ func Defaults() Config {
 		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
 		NoLeaderTimeout: 1600 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 
-		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,
+		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30, DiskReserveBytes: 64 << 20,
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250, HTTP2Server: HTTP2Own,

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -106,6 +107,7 @@ func (n *Node) openStore(context.Context) (err error) {
 		Limits: raftstore.Limits{
 			HistoryBytes: n.cfg.HistoryMaxBytes, TrailingLogs: n.cfg.TrailingLogs, SnapshotThreshold: n.cfg.SnapshotEntries,
 			SnapshotLogBytes: n.cfg.SnapshotLogBytes, StorageBytes: n.cfg.storageBytes(),
+			ReserveBytes: cmp.Or(n.cfg.DiskReserveBytes, -1),
 		},
 	})
 	if err != nil {

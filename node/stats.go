@@ -22,6 +22,8 @@ func (n *Node) storeStats() metrics.StoreStats {
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
 	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
 	out.StoredBytes, out.QuotaBytes = n.store.Storage()
+	own, disks := n.store.Disk()
+	out.DiskFree, out.DiskLevel, out.DisksLevel, out.LogBytes = own.GetFreeBytes(), int(own.GetLevel()), int(disks.GetLevel()), n.store.LogBytes()
 	out.Namespaces = largest(n.store.State().Namespaces(), mostNamespaces)
 	for name, t := range n.store.State().Tables() {
 		resource, ofAPI := kinds.OfTable(name)

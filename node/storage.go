@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/internal/collector"
+	"github.com/quorate/quorate/proto"
 )
 
 const (
@@ -15,6 +16,8 @@ const (
 	// and a half times what it counts for, while they are made two and a half times; history and requests need
 	// memory, too.
 	storageShare = 4
+	// leastReserve is what a reserve has at least: two of the log's files are half of it.
+	leastReserve = 64 << 20
 	// leastStorage is what a cluster can be told to store at least.
 	leastStorage = 1 << 20
 	// unknownStorage is for a machine that does not say how much memory it has: as much as etcd stores.
@@ -42,6 +45,19 @@ func storageNotice(used, limit int64) []string {
 		return []string{fmt.Sprintf("storage: %d of %d MiB are used; above that, what makes objects take more is refused", used>>20, limit>>20)}
 	}
 	return []string{fmt.Sprintf("storage: full, %d of %d MiB are used. Deletes, and writes that make nothing larger, go on; delete objects, or raise --storage-bytes on every voter", used>>20, limit>>20)}
+}
+
+// diskNotice tells operators that disks have no room.
+func diskNotice(disks *proto.DiskSpace) []string {
+	names := strings.Join(disks.GetNodes(), ", ")
+	switch level := disks.GetLevel(); {
+	case names == "":
+		return nil
+	case level == proto.DiskSpace_ENOUGH:
+		return []string{fmt.Sprintf("disk: full on %s; the cluster goes on with the others. Make room there", names)}
+	default:
+		return []string{fmt.Sprintf("disk: full on %s; what makes objects take more is refused. Make room there, or delete objects", names)}
+	}
 }
 
 // mostNamespaces have a series of their bytes: those with most. Tenants may make as many as they like.

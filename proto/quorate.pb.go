@@ -276,6 +276,7 @@ const (
 	ProposeError_PROPOSE_UNKNOWN    ProposeError = 2 // may or may not take effect
 	ProposeError_PROPOSE_OVERLOADED ProposeError = 3 // certainly not in any log: back off
 	ProposeError_PROPOSE_INVALID    ProposeError = 4 // certainly not in any log: never send it again
+	ProposeError_PROPOSE_NO_SPACE   ProposeError = 5 // certainly not in any log: see exceeded
 )
 
 // Enum value maps for ProposeError.
@@ -286,6 +287,7 @@ var (
 		2: "PROPOSE_UNKNOWN",
 		3: "PROPOSE_OVERLOADED",
 		4: "PROPOSE_INVALID",
+		5: "PROPOSE_NO_SPACE",
 	}
 	ProposeError_value = map[string]int32{
 		"PROPOSE_OK":         0,
@@ -293,6 +295,7 @@ var (
 		"PROPOSE_UNKNOWN":    2,
 		"PROPOSE_OVERLOADED": 3,
 		"PROPOSE_INVALID":    4,
+		"PROPOSE_NO_SPACE":   5,
 	}
 )
 
@@ -379,6 +382,55 @@ func (x ChangeKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use ChangeKind.Descriptor instead.
 func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_proto_rawDescGZIP(), []int{5}
+}
+
+type DiskSpace_Level int32
+
+const (
+	DiskSpace_ENOUGH DiskSpace_Level = 0
+	DiskSpace_LOW    DiskSpace_Level = 1 // for what makes nothing larger
+	DiskSpace_FULL   DiskSpace_Level = 2 // for compaction
+)
+
+// Enum value maps for DiskSpace_Level.
+var (
+	DiskSpace_Level_name = map[int32]string{
+		0: "ENOUGH",
+		1: "LOW",
+		2: "FULL",
+	}
+	DiskSpace_Level_value = map[string]int32{
+		"ENOUGH": 0,
+		"LOW":    1,
+		"FULL":   2,
+	}
+)
+
+func (x DiskSpace_Level) Enum() *DiskSpace_Level {
+	p := new(DiskSpace_Level)
+	*p = x
+	return p
+}
+
+func (x DiskSpace_Level) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DiskSpace_Level) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_proto_enumTypes[6].Descriptor()
+}
+
+func (DiskSpace_Level) Type() protoreflect.EnumType {
+	return &file_quorate_proto_enumTypes[6]
+}
+
+func (x DiskSpace_Level) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DiskSpace_Level.Descriptor instead.
+func (DiskSpace_Level) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{24, 0}
 }
 
 type Attribute struct {
@@ -2213,8 +2265,10 @@ func (x *ReadIndexResponse) GetTerm() uint64 {
 }
 
 type CurrentTermRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"` // fresh for each round; echoed
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"` // fresh for each round; echoed
+	// What a voter's disk has room for, when it asks the leader.
+	Disk          *DiskSpace `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2256,10 +2310,19 @@ func (x *CurrentTermRequest) GetRound() uint64 {
 	return 0
 }
 
+func (x *CurrentTermRequest) GetDisk() *DiskSpace {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
 type CurrentTermResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	Term  uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	// What the cluster's disks have room for, where the leader answers.
+	Disks         *DiskSpace `protobuf:"bytes,3,opt,name=disks,proto3" json:"disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2308,6 +2371,82 @@ func (x *CurrentTermResponse) GetTerm() uint64 {
 	return 0
 }
 
+func (x *CurrentTermResponse) GetDisks() *DiskSpace {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
+// DiskSpace is what a node's disk has room for, or as many disks as a majority needs.
+type DiskSpace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         DiskSpace_Level        `protobuf:"varint,1,opt,name=level,proto3,enum=quorate.v1.DiskSpace_Level" json:"level,omitempty"`
+	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`    // of the file system
+	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                              // of a cluster's disks: the names of the nodes without room
+	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"` // of a node's disk: of entries before there is room for compaction only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskSpace) Reset() {
+	*x = DiskSpace{}
+	mi := &file_quorate_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskSpace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskSpace) ProtoMessage() {}
+
+func (x *DiskSpace) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskSpace.ProtoReflect.Descriptor instead.
+func (*DiskSpace) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DiskSpace) GetLevel() DiskSpace_Level {
+	if x != nil {
+		return x.Level
+	}
+	return DiskSpace_ENOUGH
+}
+
+func (x *DiskSpace) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *DiskSpace) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *DiskSpace) GetTakesBytes() int64 {
+	if x != nil {
+		return x.TakesBytes
+	}
+	return 0
+}
+
 type LeaderLostRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -2318,7 +2457,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2469,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2482,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{24}
+	return file_quorate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -2375,7 +2514,7 @@ type LeaderLostResponse struct {
 
 func (x *LeaderLostResponse) Reset() {
 	*x = LeaderLostResponse{}
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2526,7 @@ func (x *LeaderLostResponse) String() string {
 func (*LeaderLostResponse) ProtoMessage() {}
 
 func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2539,7 @@ func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostResponse.ProtoReflect.Descriptor instead.
 func (*LeaderLostResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{25}
+	return file_quorate_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaderLostResponse) GetLost() bool {
@@ -2453,7 +2592,7 @@ type Acknowledgement struct {
 
 func (x *Acknowledgement) Reset() {
 	*x = Acknowledgement{}
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2604,7 @@ func (x *Acknowledgement) String() string {
 func (*Acknowledgement) ProtoMessage() {}
 
 func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2617,7 @@ func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledgement.ProtoReflect.Descriptor instead.
 func (*Acknowledgement) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{26}
+	return file_quorate_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Acknowledgement) GetNodeId() string {
@@ -2533,7 +2672,7 @@ type LostEntries struct {
 
 func (x *LostEntries) Reset() {
 	*x = LostEntries{}
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2684,7 @@ func (x *LostEntries) String() string {
 func (*LostEntries) ProtoMessage() {}
 
 func (x *LostEntries) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2697,7 @@ func (x *LostEntries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostEntries.ProtoReflect.Descriptor instead.
 func (*LostEntries) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{27}
+	return file_quorate_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LostEntries) GetNodeId() string {
@@ -2639,7 +2778,7 @@ type AcknowledgedRequest struct {
 
 func (x *AcknowledgedRequest) Reset() {
 	*x = AcknowledgedRequest{}
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2790,7 @@ func (x *AcknowledgedRequest) String() string {
 func (*AcknowledgedRequest) ProtoMessage() {}
 
 func (x *AcknowledgedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2803,7 @@ func (x *AcknowledgedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgedRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgedRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{28}
+	return file_quorate_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AcknowledgedRequest) GetStart() uint64 {
@@ -2743,7 +2882,7 @@ type AcknowledgedResponse struct {
 
 func (x *AcknowledgedResponse) Reset() {
 	*x = AcknowledgedResponse{}
-	mi := &file_quorate_proto_msgTypes[29]
+	mi := &file_quorate_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2894,7 @@ func (x *AcknowledgedResponse) String() string {
 func (*AcknowledgedResponse) ProtoMessage() {}
 
 func (x *AcknowledgedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[29]
+	mi := &file_quorate_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2907,7 @@ func (x *AcknowledgedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgedResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgedResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{29}
+	return file_quorate_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AcknowledgedResponse) GetLost() *LostEntries {
@@ -2833,7 +2972,7 @@ type AcknowledgedFile struct {
 
 func (x *AcknowledgedFile) Reset() {
 	*x = AcknowledgedFile{}
-	mi := &file_quorate_proto_msgTypes[30]
+	mi := &file_quorate_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2984,7 @@ func (x *AcknowledgedFile) String() string {
 func (*AcknowledgedFile) ProtoMessage() {}
 
 func (x *AcknowledgedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[30]
+	mi := &file_quorate_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2997,7 @@ func (x *AcknowledgedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgedFile.ProtoReflect.Descriptor instead.
 func (*AcknowledgedFile) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{30}
+	return file_quorate_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AcknowledgedFile) GetFormat() uint32 {
@@ -2902,7 +3041,7 @@ type HistoryMarksFile struct {
 
 func (x *HistoryMarksFile) Reset() {
 	*x = HistoryMarksFile{}
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3053,7 @@ func (x *HistoryMarksFile) String() string {
 func (*HistoryMarksFile) ProtoMessage() {}
 
 func (x *HistoryMarksFile) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[31]
+	mi := &file_quorate_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3066,7 @@ func (x *HistoryMarksFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryMarksFile.ProtoReflect.Descriptor instead.
 func (*HistoryMarksFile) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{31}
+	return file_quorate_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryMarksFile) GetFormat() uint32 {
@@ -2962,7 +3101,7 @@ type HistoryMark struct {
 
 func (x *HistoryMark) Reset() {
 	*x = HistoryMark{}
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3113,7 @@ func (x *HistoryMark) String() string {
 func (*HistoryMark) ProtoMessage() {}
 
 func (x *HistoryMark) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[32]
+	mi := &file_quorate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3126,7 @@ func (x *HistoryMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryMark.ProtoReflect.Descriptor instead.
 func (*HistoryMark) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{32}
+	return file_quorate_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryMark) GetAgeMs() uint64 {
@@ -3019,7 +3158,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3170,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[33]
+	mi := &file_quorate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3183,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{33}
+	return file_quorate_proto_rawDescGZIP(), []int{34}
 }
 
 type NodeStatus struct {
@@ -3073,13 +3212,15 @@ type NodeStatus struct {
 	ClusterFeatureVersion uint32         `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
 	Lost                  []*LostEntries `protobuf:"bytes,22,rep,name=lost,proto3" json:"lost,omitempty"`                                                                   // members that are known here to have lost entries
 	StorageBytes          uint64         `protobuf:"varint,23,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`                              // what this node would have the live keys take at most
+	Disk                  *DiskSpace     `protobuf:"bytes,24,opt,name=disk,proto3" json:"disk,omitempty"`                                                                   // what its disk has room for
+	Disks                 *DiskSpace     `protobuf:"bytes,25,opt,name=disks,proto3" json:"disks,omitempty"`                                                                 // and those of the cluster, as far as it knows
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3232,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[34]
+	mi := &file_quorate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3245,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{34}
+	return file_quorate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -3268,6 +3409,20 @@ func (x *NodeStatus) GetStorageBytes() uint64 {
 	return 0
 }
 
+func (x *NodeStatus) GetDisk() *DiskSpace {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetDisks() *DiskSpace {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
 type StateHash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
@@ -3278,7 +3433,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3445,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[35]
+	mi := &file_quorate_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3458,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{35}
+	return file_quorate_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -3334,7 +3489,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[36]
+	mi := &file_quorate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3501,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[36]
+	mi := &file_quorate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3514,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{36}
+	return file_quorate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Member) GetNodeId() string {
@@ -3415,7 +3570,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[37]
+	mi := &file_quorate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3582,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[37]
+	mi := &file_quorate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3595,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{37}
+	return file_quorate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -3476,7 +3631,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[38]
+	mi := &file_quorate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3643,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[38]
+	mi := &file_quorate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3656,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{38}
+	return file_quorate_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -3541,7 +3696,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[39]
+	mi := &file_quorate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3708,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[39]
+	mi := &file_quorate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3721,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{39}
+	return file_quorate_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -3586,7 +3741,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[40]
+	mi := &file_quorate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3753,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[40]
+	mi := &file_quorate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3766,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{40}
+	return file_quorate_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -3643,7 +3798,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[41]
+	mi := &file_quorate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3810,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[41]
+	mi := &file_quorate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3823,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{41}
+	return file_quorate_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -3715,7 +3870,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[42]
+	mi := &file_quorate_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3882,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[42]
+	mi := &file_quorate_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3895,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{42}
+	return file_quorate_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -3900,12 +4055,26 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\"=\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"*\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"U\n" +
 	"\x12CurrentTermRequest\x12\x14\n" +
-	"\x05round\x18\x01 \x01(\x04R\x05round\"?\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\x12)\n" +
+	"\x04disk\x18\x02 \x01(\v2\x15.quorate.v1.DiskSpaceR\x04disk\"l\n" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"D\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xbc\x01\n" +
+	"\tDiskSpace\x121\n" +
+	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x1f\n" +
+	"\vtakes_bytes\x18\x04 \x01(\x03R\n" +
+	"takesBytes\"&\n" +
+	"\x05Level\x12\n" +
+	"\n" +
+	"\x06ENOUGH\x10\x00\x12\a\n" +
+	"\x03LOW\x10\x01\x12\b\n" +
+	"\x04FULL\x10\x02\"D\n" +
 	"\x11LeaderLostRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1b\n" +
 	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"\xab\x01\n" +
@@ -3965,7 +4134,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x06age_ms\x18\x01 \x01(\x04R\x05ageMs\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\x0f\n" +
-	"\rStatusRequest\"\x80\x06\n" +
+	"\rStatusRequest\"\xd8\x06\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
@@ -3994,7 +4163,9 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0ffeature_version\x18\x14 \x01(\rR\x0efeatureVersion\x126\n" +
 	"\x17cluster_feature_version\x18\x15 \x01(\rR\x15clusterFeatureVersion\x12+\n" +
 	"\x04lost\x18\x16 \x03(\v2\x17.quorate.v1.LostEntriesR\x04lost\x12#\n" +
-	"\rstorage_bytes\x18\x17 \x01(\x04R\fstorageBytes\"9\n" +
+	"\rstorage_bytes\x18\x17 \x01(\x04R\fstorageBytes\x12)\n" +
+	"\x04disk\x18\x18 \x01(\v2\x15.quorate.v1.DiskSpaceR\x04disk\x12+\n" +
+	"\x05disks\x18\x19 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"9\n" +
 	"\tStateHash\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\x04R\x04hash\"\xb8\x01\n" +
@@ -4062,14 +4233,15 @@ const file_quorate_proto_rawDesc = "" +
 	"\x12\x19\n" +
 	"\x15OUTCOME_RULES_CHANGED\x10\v\x12\x1a\n" +
 	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f\x12\x14\n" +
-	"\x10OUTCOME_NO_SPACE\x10\r*x\n" +
+	"\x10OUTCOME_NO_SPACE\x10\r*\x8e\x01\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +
 	"\x12PROPOSE_NOT_LEADER\x10\x01\x12\x13\n" +
 	"\x0fPROPOSE_UNKNOWN\x10\x02\x12\x16\n" +
 	"\x12PROPOSE_OVERLOADED\x10\x03\x12\x13\n" +
-	"\x0fPROPOSE_INVALID\x10\x04*\x83\x01\n" +
+	"\x0fPROPOSE_INVALID\x10\x04\x12\x14\n" +
+	"\x10PROPOSE_NO_SPACE\x10\x05*\x83\x01\n" +
 	"\n" +
 	"ChangeKind\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x0e\n" +
@@ -4103,8 +4275,8 @@ func file_quorate_proto_rawDescGZIP() []byte {
 	return file_quorate_proto_rawDescData
 }
 
-var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                      // 0: quorate.v1.Op
 	(Condition)(0),               // 1: quorate.v1.Condition
@@ -4112,117 +4284,124 @@ var file_quorate_proto_goTypes = []any{
 	(Outcome)(0),                 // 3: quorate.v1.Outcome
 	(ProposeError)(0),            // 4: quorate.v1.ProposeError
 	(ChangeKind)(0),              // 5: quorate.v1.ChangeKind
-	(*Attribute)(nil),            // 6: quorate.v1.Attribute
-	(*Guard)(nil),                // 7: quorate.v1.Guard
-	(*Write)(nil),                // 8: quorate.v1.Write
-	(*RuleRange)(nil),            // 9: quorate.v1.RuleRange
-	(*Usage)(nil),                // 10: quorate.v1.Usage
-	(*Amount)(nil),               // 11: quorate.v1.Amount
-	(*Limit)(nil),                // 12: quorate.v1.Limit
-	(*Requirement)(nil),          // 13: quorate.v1.Requirement
-	(*Bound)(nil),                // 14: quorate.v1.Bound
-	(*Compact)(nil),              // 15: quorate.v1.Compact
-	(*NewTerm)(nil),              // 16: quorate.v1.NewTerm
-	(*Cluster)(nil),              // 17: quorate.v1.Cluster
-	(*VersionRecord)(nil),        // 18: quorate.v1.VersionRecord
-	(*StateRecord)(nil),          // 19: quorate.v1.StateRecord
-	(*Backup)(nil),               // 20: quorate.v1.Backup
-	(*PeerRequest)(nil),          // 21: quorate.v1.PeerRequest
-	(*PeerResponse)(nil),         // 22: quorate.v1.PeerResponse
-	(*ProposeResponse)(nil),      // 23: quorate.v1.ProposeResponse
-	(*Exceeded)(nil),             // 24: quorate.v1.Exceeded
-	(*ExceededBound)(nil),        // 25: quorate.v1.ExceededBound
-	(*ReadIndexRequest)(nil),     // 26: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),    // 27: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),   // 28: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil),  // 29: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),    // 30: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),   // 31: quorate.v1.LeaderLostResponse
-	(*Acknowledgement)(nil),      // 32: quorate.v1.Acknowledgement
-	(*LostEntries)(nil),          // 33: quorate.v1.LostEntries
-	(*AcknowledgedRequest)(nil),  // 34: quorate.v1.AcknowledgedRequest
-	(*AcknowledgedResponse)(nil), // 35: quorate.v1.AcknowledgedResponse
-	(*AcknowledgedFile)(nil),     // 36: quorate.v1.AcknowledgedFile
-	(*HistoryMarksFile)(nil),     // 37: quorate.v1.HistoryMarksFile
-	(*HistoryMark)(nil),          // 38: quorate.v1.HistoryMark
-	(*StatusRequest)(nil),        // 39: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),           // 40: quorate.v1.NodeStatus
-	(*StateHash)(nil),            // 41: quorate.v1.StateHash
-	(*Member)(nil),               // 42: quorate.v1.Member
-	(*HelloRequest)(nil),         // 43: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),        // 44: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),          // 45: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),         // 46: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),        // 47: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),       // 48: quorate.v1.ChangeResponse
+	(DiskSpace_Level)(0),         // 6: quorate.v1.DiskSpace.Level
+	(*Attribute)(nil),            // 7: quorate.v1.Attribute
+	(*Guard)(nil),                // 8: quorate.v1.Guard
+	(*Write)(nil),                // 9: quorate.v1.Write
+	(*RuleRange)(nil),            // 10: quorate.v1.RuleRange
+	(*Usage)(nil),                // 11: quorate.v1.Usage
+	(*Amount)(nil),               // 12: quorate.v1.Amount
+	(*Limit)(nil),                // 13: quorate.v1.Limit
+	(*Requirement)(nil),          // 14: quorate.v1.Requirement
+	(*Bound)(nil),                // 15: quorate.v1.Bound
+	(*Compact)(nil),              // 16: quorate.v1.Compact
+	(*NewTerm)(nil),              // 17: quorate.v1.NewTerm
+	(*Cluster)(nil),              // 18: quorate.v1.Cluster
+	(*VersionRecord)(nil),        // 19: quorate.v1.VersionRecord
+	(*StateRecord)(nil),          // 20: quorate.v1.StateRecord
+	(*Backup)(nil),               // 21: quorate.v1.Backup
+	(*PeerRequest)(nil),          // 22: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),         // 23: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),      // 24: quorate.v1.ProposeResponse
+	(*Exceeded)(nil),             // 25: quorate.v1.Exceeded
+	(*ExceededBound)(nil),        // 26: quorate.v1.ExceededBound
+	(*ReadIndexRequest)(nil),     // 27: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),    // 28: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),   // 29: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil),  // 30: quorate.v1.CurrentTermResponse
+	(*DiskSpace)(nil),            // 31: quorate.v1.DiskSpace
+	(*LeaderLostRequest)(nil),    // 32: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),   // 33: quorate.v1.LeaderLostResponse
+	(*Acknowledgement)(nil),      // 34: quorate.v1.Acknowledgement
+	(*LostEntries)(nil),          // 35: quorate.v1.LostEntries
+	(*AcknowledgedRequest)(nil),  // 36: quorate.v1.AcknowledgedRequest
+	(*AcknowledgedResponse)(nil), // 37: quorate.v1.AcknowledgedResponse
+	(*AcknowledgedFile)(nil),     // 38: quorate.v1.AcknowledgedFile
+	(*HistoryMarksFile)(nil),     // 39: quorate.v1.HistoryMarksFile
+	(*HistoryMark)(nil),          // 40: quorate.v1.HistoryMark
+	(*StatusRequest)(nil),        // 41: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),           // 42: quorate.v1.NodeStatus
+	(*StateHash)(nil),            // 43: quorate.v1.StateHash
+	(*Member)(nil),               // 44: quorate.v1.Member
+	(*HelloRequest)(nil),         // 45: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),        // 46: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),          // 47: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),         // 48: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),        // 49: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),       // 50: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
 	1,  // 1: quorate.v1.Write.condition:type_name -> quorate.v1.Condition
-	7,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
-	6,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
-	6,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
-	7,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
-	9,  // 6: quorate.v1.Write.rule_ranges:type_name -> quorate.v1.RuleRange
-	10, // 7: quorate.v1.Write.usage:type_name -> quorate.v1.Usage
-	12, // 8: quorate.v1.Write.limits:type_name -> quorate.v1.Limit
-	6,  // 9: quorate.v1.Usage.facts:type_name -> quorate.v1.Attribute
-	11, // 10: quorate.v1.Usage.amounts:type_name -> quorate.v1.Amount
-	6,  // 11: quorate.v1.Usage.more_facts:type_name -> quorate.v1.Attribute
-	13, // 12: quorate.v1.Limit.requirements:type_name -> quorate.v1.Requirement
-	14, // 13: quorate.v1.Limit.bounds:type_name -> quorate.v1.Bound
+	8,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
+	7,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
+	7,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
+	8,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
+	10, // 6: quorate.v1.Write.rule_ranges:type_name -> quorate.v1.RuleRange
+	11, // 7: quorate.v1.Write.usage:type_name -> quorate.v1.Usage
+	13, // 8: quorate.v1.Write.limits:type_name -> quorate.v1.Limit
+	7,  // 9: quorate.v1.Usage.facts:type_name -> quorate.v1.Attribute
+	12, // 10: quorate.v1.Usage.amounts:type_name -> quorate.v1.Amount
+	7,  // 11: quorate.v1.Usage.more_facts:type_name -> quorate.v1.Attribute
+	14, // 12: quorate.v1.Limit.requirements:type_name -> quorate.v1.Requirement
+	15, // 13: quorate.v1.Limit.bounds:type_name -> quorate.v1.Bound
 	2,  // 14: quorate.v1.Requirement.operator:type_name -> quorate.v1.Operator
-	6,  // 15: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
-	6,  // 16: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	10, // 17: quorate.v1.VersionRecord.usage:type_name -> quorate.v1.Usage
-	12, // 18: quorate.v1.VersionRecord.limits:type_name -> quorate.v1.Limit
-	26, // 19: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	28, // 20: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	23, // 21: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	27, // 22: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	29, // 23: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	7,  // 15: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
+	7,  // 16: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
+	11, // 17: quorate.v1.VersionRecord.usage:type_name -> quorate.v1.Usage
+	13, // 18: quorate.v1.VersionRecord.limits:type_name -> quorate.v1.Limit
+	27, // 19: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	29, // 20: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	24, // 21: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	28, // 22: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	30, // 23: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
 	4,  // 24: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
 	3,  // 25: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	24, // 26: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
-	25, // 27: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
-	32, // 28: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
-	33, // 29: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
-	33, // 30: quorate.v1.AcknowledgedRequest.callee_lost:type_name -> quorate.v1.LostEntries
-	33, // 31: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
-	33, // 32: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
-	32, // 33: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
-	33, // 34: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
-	38, // 35: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
-	41, // 36: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	42, // 37: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	33, // 38: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
-	42, // 39: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	42, // 40: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	42, // 41: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	42, // 42: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	42, // 43: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	5,  // 44: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	42, // 45: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	42, // 46: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	21, // 47: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	30, // 48: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	34, // 49: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
-	39, // 50: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	43, // 51: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	45, // 52: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	47, // 53: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	22, // 54: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	31, // 55: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	35, // 56: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
-	40, // 57: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	44, // 58: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	46, // 59: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	48, // 60: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	54, // [54:61] is the sub-list for method output_type
-	47, // [47:54] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	25, // 26: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
+	26, // 27: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
+	31, // 28: quorate.v1.CurrentTermRequest.disk:type_name -> quorate.v1.DiskSpace
+	31, // 29: quorate.v1.CurrentTermResponse.disks:type_name -> quorate.v1.DiskSpace
+	6,  // 30: quorate.v1.DiskSpace.level:type_name -> quorate.v1.DiskSpace.Level
+	34, // 31: quorate.v1.AcknowledgedRequest.known:type_name -> quorate.v1.Acknowledgement
+	35, // 32: quorate.v1.AcknowledgedRequest.lost:type_name -> quorate.v1.LostEntries
+	35, // 33: quorate.v1.AcknowledgedRequest.callee_lost:type_name -> quorate.v1.LostEntries
+	35, // 34: quorate.v1.AcknowledgedResponse.lost:type_name -> quorate.v1.LostEntries
+	35, // 35: quorate.v1.AcknowledgedResponse.others:type_name -> quorate.v1.LostEntries
+	34, // 36: quorate.v1.AcknowledgedFile.known:type_name -> quorate.v1.Acknowledgement
+	35, // 37: quorate.v1.AcknowledgedFile.lost:type_name -> quorate.v1.LostEntries
+	40, // 38: quorate.v1.HistoryMarksFile.marks:type_name -> quorate.v1.HistoryMark
+	43, // 39: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	44, // 40: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	35, // 41: quorate.v1.NodeStatus.lost:type_name -> quorate.v1.LostEntries
+	31, // 42: quorate.v1.NodeStatus.disk:type_name -> quorate.v1.DiskSpace
+	31, // 43: quorate.v1.NodeStatus.disks:type_name -> quorate.v1.DiskSpace
+	44, // 44: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	44, // 45: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	44, // 46: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	44, // 47: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	44, // 48: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 49: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	44, // 50: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	44, // 51: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	22, // 52: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	32, // 53: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	36, // 54: quorate.v1.Peer.Acknowledged:input_type -> quorate.v1.AcknowledgedRequest
+	41, // 55: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	45, // 56: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	47, // 57: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	49, // 58: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	23, // 59: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	33, // 60: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	37, // 61: quorate.v1.Peer.Acknowledged:output_type -> quorate.v1.AcknowledgedResponse
+	42, // 62: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	46, // 63: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	48, // 64: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	50, // 65: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	59, // [59:66] is the sub-list for method output_type
+	52, // [52:59] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -4248,8 +4427,8 @@ func file_quorate_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   43,
+			NumEnums:      7,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -82,6 +82,16 @@ func (s *Store) leave(p *proposal) {
 // answer gives a proposal its answer, for which it waits.
 func (s *Store) answer(p *proposal, future raft.ApplyFuture) {
 	p.r, p.err = outcome(future)
+	s.answered(p)
+}
+
+// refuse answers a proposal that Raft is not given.
+func (s *Store) refuse(p *proposal, err error) {
+	p.err = err
+	s.answered(p)
+}
+
+func (s *Store) answered(p *proposal) {
 	if p.then != nil {
 		p.then(p) // nobody else waits for it
 		return
@@ -229,6 +239,10 @@ func (s *Store) give(batch []*proposal) {
 		var alone sync.WaitGroup
 		given, futures := batch[:0], make([]raft.ApplyFuture, 0, n)
 		for _, p := range batch {
+			if err := s.hasRoom(p.frame); err != nil {
+				s.refuse(p, err)
+				continue
+			}
 			began, patience := time.Now(), max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since))
 			future := s.raft.Apply(p.frame, patience)
 			endsWith(future, s.ended)

@@ -131,7 +131,7 @@ func (c *cluster) open(m *testNode) {
 		TestHooks: TestHooks{SegmentBytes: 128 << 10},
 		// The log is not kept for a node that was sent a snapshot: for a minute no test could await
 		// that it is cut. Tests of joining under load set their own.
-		Limits: Limits{SnapshotLogBytes: 1},
+		Limits: Limits{SnapshotLogBytes: 1, ReserveBytes: 256 << 10},
 	}
 	if c.config != nil {
 		c.config(&cfg)

@@ -84,8 +84,12 @@ func (s *Store) compactor() {
 			}
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
-			if _, bytes := state.History(); bytes > s.cfg.Limits.HistoryBytes {
-				least := seen.byBytes(s.cfg.Limits.HistoryBytes, state.Floor(), s.cfg.Timing.History)
+			limit := s.cfg.Limits.HistoryBytes
+			if proto.DiskSpace_Level(s.disks.level.Load()) > diskEnough {
+				limit = min(limit, lowHistory)
+			}
+			if _, bytes := state.History(); bytes > limit {
+				least := seen.byBytes(limit, state.Floor(), s.cfg.Timing.History)
 				full = least > floor
 				floor = max(floor, least)
 			}

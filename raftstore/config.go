@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,8 @@ type TestHooks struct {
 	Commit disk.CommitFunc
 	// SegmentBytes is the size of the log's segments; see disk.LogOptions.
 	SegmentBytes int
+	// Free, if set, says what the file system has room for, in bytes.
+	Free func() int64
 	// Applied is told of each entry when it is applied, before readers see it: the
 	// entry, and an mvcc.Result unless it carries no command. It must not wait.
 	Applied func(entry *raft.Log, result mvcc.Result)
@@ -108,6 +111,11 @@ type Limits struct {
 	// with less than is written in that time, a node that needs a snapshot does not
 	// catch up under load. Default 1 GiB.
 	SnapshotLogBytes int64
+	// LogBytes is what the log's files take at most, beside SnapshotLogBytes. Where they are full, fewer entries than
+	// TrailingLogs are kept. Default 256 MiB.
+	LogBytes int64
+	// ReserveBytes are taken on the disk for when it is full. Default 64 MiB, none if it is below 0.
+	ReserveBytes int64
 	// StorageBytes is what this node would have the live keys take at most: see
 	// Store.LimitStorage. Default: as much as fits.
 	StorageBytes int64
@@ -168,10 +176,30 @@ func (c *Config) defaults() error {
 	if l.SnapshotLogBytes == 0 {
 		l.SnapshotLogBytes = 1 << 30
 	}
+	if l.LogBytes == 0 {
+		l.LogBytes = 256 << 20
+	}
+	if l.ReserveBytes == 0 {
+		l.ReserveBytes = 64 << 20
+	}
+	l.ReserveBytes = max(l.ReserveBytes, 0)
 	if l.MaxAppendEntries == 0 {
 		l.MaxAppendEntries = 256
 	}
 	return nil
+}
+
+// segmentBytes is the size of the log's segments.
+func (c *Config) segmentBytes() int {
+	return cmp.Or(c.TestHooks.SegmentBytes, disk.DefaultSegmentBytes)
+}
+
+// spareSegments is half of the reserve; state.db has the other half.
+func (c *Config) spareSegments() int {
+	if c.Limits.ReserveBytes == 0 {
+		return 0
+	}
+	return max(2, int(c.Limits.ReserveBytes/2)/c.segmentBytes())
 }
 
 // raftConfig is the library's configuration for ours.

@@ -100,7 +100,7 @@ func (c crashes) run(t *testing.T, seed uint64, steps int) {
 	for i, o := range operations {
 		d.do(o)
 		switch {
-		case o.kind == opRename && filepath.Dir(o.path) == ".":
+		case (o.kind == opRename || o.kind == opExchange) && filepath.Dir(o.path) == ".":
 			renames = append(renames, i)
 		case o.kind == opWrite:
 			writes = append(writes, i)

@@ -53,11 +53,13 @@ type kindOfOperation string
 const (
 	opWrite    kindOfOperation = "write"
 	opTruncate kindOfOperation = "truncate"
+	opAllocate kindOfOperation = "allocate"
 	opSync     kindOfOperation = "sync"
 	opSyncDir  kindOfOperation = "sync directory"
 	opCreate   kindOfOperation = "create"
 	opMkdir    kindOfOperation = "make directory"
 	opRename   kindOfOperation = "rename"
+	opExchange kindOfOperation = "exchange"
 	opRemove   kindOfOperation = "remove"
 	opSaid     kindOfOperation = "said" // to the parent
 )
@@ -71,7 +73,8 @@ type operation struct {
 	file  int    // its number, by which it is known under all of its names
 	path  string // below the root
 	to    string // of a rename
-	at    int64  // of a write; the size of a truncation
+	other int    // the file that is exchanged with it
+	at    int64  // of a write; the size of a truncation, and the least one behind an allocation
 	data  []byte
 	began int // how many operations there were when a sync began: it covers no later ones
 }
@@ -79,18 +82,18 @@ type operation struct {
 func (o operation) String() string {
 	s := string(o.kind) + " " + o.path
 	switch o.kind {
-	case opRename:
+	case opRename, opExchange:
 		s += " to " + o.to
 	case opWrite:
 		s += fmt.Sprintf(" at %d, %d bytes", o.at, len(o.data))
-	case opTruncate:
+	case opTruncate, opAllocate:
 		s += fmt.Sprintf(" to %d", o.at)
 	}
 	return s
 }
 
 // traced are the system calls to record. A question mark: not every machine has it.
-const traced = "trace=openat,close,write,pwrite64,ftruncate,fsync,fdatasync,?rename,renameat,?renameat2,?unlink,unlinkat,?rmdir,?mkdir,mkdirat"
+const traced = "trace=openat,close,write,pwrite64,ftruncate,fallocate,fsync,fdatasync,?rename,renameat,?renameat2,?unlink,unlinkat,?rmdir,?mkdir,mkdirat"
 
 // recorder reads what strace has written.
 type recorder struct {
@@ -202,6 +205,18 @@ func (r *recorder) call(thread, call string, args []string, result string) error
 			}
 			r.add(operation{kind: opTruncate, file: f.file, path: f.path, at: size})
 		}
+	case "fallocate":
+		if f != nil {
+			from, err := strconv.ParseInt(args[2], 10, 64)
+			if err != nil {
+				return err
+			}
+			n, err := strconv.ParseInt(args[3], 10, 64)
+			if err != nil {
+				return err
+			}
+			r.add(operation{kind: opAllocate, file: f.file, path: f.path, at: from + n})
+		}
 	case "fsync", "fdatasync":
 		if f != nil {
 			kind := opSync
@@ -213,6 +228,9 @@ func (r *recorder) call(thread, call string, args []string, result string) error
 	case "rename":
 		return r.named(opRename, args[0], args[1])
 	case "renameat", "renameat2":
+		if call == "renameat2" && strings.Contains(args[4], "RENAME_EXCHANGE") {
+			return r.named(opExchange, args[1], args[3])
+		}
 		return r.named(opRename, args[1], args[3])
 	case "unlink", "rmdir":
 		return r.named(opRemove, args[0], "")
@@ -264,10 +282,11 @@ func (r *recorder) named(kind kindOfOperation, quoted, to string) error {
 			return nil
 		}
 		o.file = directory
-	case opRename:
+	case opRename, opExchange:
 		if o.to, _, err = r.below(to); err != nil {
 			return err
 		}
+		o.other = r.names[o.to]
 	}
 	r.add(o)
 	o.name(r.names)
@@ -300,6 +319,8 @@ func (o operation) name(names map[string]int) {
 	case opRename:
 		delete(names, o.path)
 		names[o.to] = o.file
+	case opExchange:
+		names[o.path], names[o.to] = o.other, o.file
 	case opRemove:
 		delete(names, o.path)
 	}
@@ -350,7 +371,7 @@ func (d *modelDisk) do(o operation) {
 	pending := pendingOperation{o, d.done}
 	d.done++
 	switch o.kind {
-	case opWrite, opTruncate:
+	case opWrite, opTruncate, opAllocate:
 		f := d.files[o.file]
 		o.change(&f.cached)
 		f.unsynced = append(f.unsynced, pending)
@@ -372,16 +393,19 @@ func (d *modelDisk) do(o operation) {
 	case opCreate:
 		d.files = append(d.files, &modelFile{})
 		fallthrough
-	case opMkdir, opRename, opRemove:
+	case opMkdir, opRename, opExchange, opRemove:
 		o.name(d.names)
 		d.unsynced = append(d.unsynced, pending)
 	}
 }
 
 func (o operation) change(c *content) {
-	if o.kind == opTruncate {
+	switch o.kind {
+	case opTruncate:
 		c.truncate(o.at)
-	} else {
+	case opAllocate:
+		c.size = max(c.size, o.at)
+	default:
 		c.write(o.at, o.data)
 	}
 }
@@ -475,7 +499,7 @@ func (d *modelDisk) sectors(rng *rand.Rand, probability float64) directoryImage 
 	return d.image(names, func(f *modelFile) *content {
 		out := f.durable.clone()
 		for _, o := range f.unsynced {
-			if o.kind == opTruncate && rng.Float64() < probability {
+			if (o.kind == opTruncate || o.kind == opAllocate) && rng.Float64() < probability {
 				o.change(out)
 			}
 			for at, end := o.at, o.at+int64(len(o.data)); at < end; {

@@ -91,6 +91,7 @@ func crashEntry(index, term uint64) *raft.Log {
 
 const (
 	crashSegment  = 8 << 10
+	crashReserve  = 16 << 10
 	crashTrailing = 8 // entries that stay in front of a snapshot, as Config.Limits.TrailingLogs
 )
 
@@ -113,7 +114,7 @@ func openCrashNode(dir string, cluster proto.ClusterID) (*crashNode, error) {
 			n.fatals = append(n.fatals, err)
 		},
 		Logger:    slog.New(slog.DiscardHandler),
-		TestHooks: TestHooks{SegmentBytes: crashSegment},
+		TestHooks: TestHooks{SegmentBytes: crashSegment}, Limits: Limits{ReserveBytes: 2 * crashReserve},
 	}
 	if err := cfg.defaults(); err != nil {
 		return nil, err

@@ -219,7 +219,7 @@ func (s *Store) campaign(leader raft.ServerID, term uint64, lost func() bool) bo
 	wanted := func() bool {
 		_, id := s.raft.LeaderWithID()
 		// A candidate campaigns already; it would not begin again.
-		return s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader) && lost()
+		return s.mayLead() && s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader) && lost()
 	}
 	if !ok || !wanted() || s.ctx.Err() != nil {
 		return false

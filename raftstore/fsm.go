@@ -183,6 +183,10 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	}
 	before := f.hub.State().Applied()
 	state, err := f.db.Restore(rc)
+	if errors.Is(err, disk.ErrNoRoom) {
+		// The snapshot is older than the state, which goes on; the leader sends it again, or entries.
+		return err
+	}
 	if err != nil {
 		// raft would go on with the old state.
 		f.fatal(fmt.Errorf("restore a snapshot: %w", err))

@@ -71,6 +71,7 @@ func (s *Store) lead(notify <-chan bool) {
 func (s *Store) resign() {
 	if s.leader.term.Swap(0) != 0 {
 		s.cfg.Logger.Info("no longer the leader")
+		s.disks.resign()
 	}
 	s.leader.notify()
 }

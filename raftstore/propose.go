@@ -18,7 +18,7 @@ import (
 // The write carries a request id (made here if it has none), so that it can be
 // sent again after a lost answer and still takes effect once. While members run a release
 // that knows neither rules nor limits, it is proposed without them (mvcc.For). Errors:
-// ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
+// ErrTooLarge, ErrOverloaded, ErrDiskFull, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
 // ErrUnknownOutcome and the context's error after the write was sent (it may
 // take effect).
 func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
@@ -65,6 +65,10 @@ func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.R
 	for range 4 {
 		w.Since = uint64(s.Applied())
 		r, err = s.propose(ctx, proto.KindWrite, w)
+		var full *noSpaceError
+		if errors.As(err, &full) && !errors.Is(err, ErrUnknownOutcome) {
+			return full.refusal()
+		}
 		if !errors.Is(err, errRequestIDExpired) || errors.Is(err, ErrUnknownOutcome) {
 			return r, err
 		}
@@ -272,6 +276,8 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 		return mvcc.Result{}, errors.Join(errNotSent, detail)
 	case proto.ProposeError_PROPOSE_OVERLOADED:
 		return mvcc.Result{}, errors.Join(ErrOverloaded, detail)
+	case proto.ProposeError_PROPOSE_NO_SPACE:
+		return mvcc.Result{}, &noSpaceError{r.Exceeded}
 	case proto.ProposeError_PROPOSE_INVALID:
 		return mvcc.Result{}, fmt.Errorf("the leader refuses the entry: %w", detail)
 	default:

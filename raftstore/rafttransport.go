@@ -91,6 +91,9 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	if err := t.compared(id, target); err != nil {
 		return err
 	}
+	if !t.store.mayLead() {
+		return errDiskFull
+	}
 	err := inner.RequestPreVote(id, target, args, resp)
 	t.compareAgain(id, err)
 	return err
@@ -108,6 +111,9 @@ func (t *raftTransport) compareAgain(id raft.ServerID, err error) {
 func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if err := t.compared(id, target); err != nil {
 		return err
+	}
+	if !t.store.mayLead() {
+		return errDiskFull
 	}
 	err := t.Transport.RequestVote(id, target, args, resp)
 	t.compareAgain(id, err)
@@ -204,8 +210,15 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
+	if err == nil && !resp.Success && t.store.disks.isFull(proto.NodeID(id)) {
+		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a snapshot.
+		return errFollowerFull
+	}
 	return err
 }
+
+// errFollowerFull is why a follower is sent the same entries again, later.
+var errFollowerFull = errors.New("the disk of the follower is full")
 
 // closed reports whether the store has begun to end, which it does before Raft.
 func (t *raftTransport) closed() bool {

@@ -222,9 +222,12 @@ func (x *exchange) answerAtOnce(req *proto.PeerRequest) *proto.PeerResponse {
 		if !x.store.comparison.compared(raft.ServerID(x.caller)) {
 			return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: errNotCompared.Error()}}
 		}
-		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
-			Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm(),
-		}}}
+		answer := &proto.CurrentTermResponse{Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm()}
+		if disk := r.CurrentTerm.GetDisk(); disk != nil && x.store.leader.ready() {
+			x.store.disks.note(x.caller, disk)
+			_, answer.Disks = x.store.Disk()
+		}
+		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_CurrentTerm{CurrentTerm: answer}}
 	case *proto.PeerRequest_ReadIndex, *proto.PeerRequest_Propose:
 	default:
 		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: "unknown question"}}
@@ -328,6 +331,10 @@ func proposeAnswer(r mvcc.Result, err error) *proto.ProposeResponse {
 		return &proto.ProposeResponse{Index: uint64(r.Index), Term: uint64(r.Term), Outcome: r.Outcome, Revision: uint64(r.Revision), Exceeded: r.Exceeded}
 	case errors.Is(err, errNotSent):
 		return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_NOT_LEADER, Detail: err.Error()}
+	}
+	var full *noSpaceError
+	if errors.As(err, &full) {
+		return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_NO_SPACE, Detail: err.Error(), Exceeded: full.exceeded}
 	}
 	return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_UNKNOWN, Detail: err.Error()}
 }

@@ -279,7 +279,7 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 		s.silence.asked(id)
 		unanswered.Reset(limit)
 		if err := stream.Send(&proto.PeerRequest{Id: n, Request: &proto.PeerRequest_CurrentTerm{
-			CurrentTerm: &proto.CurrentTermRequest{Round: n},
+			CurrentTerm: &proto.CurrentTermRequest{Round: n, Disk: s.ownDisk()},
 		}}); err != nil {
 			return err
 		}
@@ -291,6 +291,7 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 			return fmt.Errorf("%s answers question %d, asked was %d", id, r.Id, n)
 		}
 		s.silence.answered(id)
+		s.disks.follow(r.GetCurrentTerm().GetDisks())
 		pause.Reset(s.silence.pause())
 	}
 }

@@ -81,6 +81,7 @@ func (s *Store) Status() *proto.NodeStatus {
 		Lost:         s.Lost(),
 		StorageBytes: uint64(s.cfg.Limits.StorageBytes),
 	}
+	st.Disk, st.Disks = s.Disk()
 	st.ClusterFeatureVersion, st.FeatureVersion = s.Features()
 	leader, _ := s.Leader()
 	st.LeaderId = string(leader)

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,10 @@ import (
 type Store struct {
 	cfg  Config
 	raft *raft.Raft
-	db   *disk.DB
-	log  *disk.Log
+	// running is raft, for the log, which is asked while that is made.
+	running atomic.Pointer[raft.Raft]
+	db      *disk.DB
+	log     *disk.Log
 	// snapshots are raft's; there is only the newest.
 	snapshots *disk.SnapshotStore
 	fsm       *fsm
@@ -33,6 +36,7 @@ type Store struct {
 	leader  leadership
 	streams *peerStreams
 	silence *silence
+	disks   *diskSpace
 	askers  askers
 	// elections is of Store.failover.
 	elections elections
@@ -82,6 +86,7 @@ func Open(cfg Config) (*Store, error) {
 func newStore(cfg Config) *Store {
 	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.disks = newDiskSpace(cfg.Limits.TrailingLogs)
 	return s
 }
 
@@ -97,6 +102,7 @@ func (s *Store) openFiles() (err error) {
 	cfg := &s.cfg
 	if s.db, err = disk.Open(cfg.Dir, disk.Options{
 		Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit,
+		Reserve: cmp.Or(cfg.Limits.ReserveBytes/2, -1),
 	}); err != nil {
 		return err
 	}
@@ -114,7 +120,8 @@ func (s *Store) openFiles() (err error) {
 	s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
-		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
+		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp, Spares: cfg.spareSegments(), Leads: s.ledByRaft,
+		Full: func() { wake(s.disks.refused) }, Ends: s.ctx.Done(),
 	})
 	loading.Wait()
 	if loadErr != nil {
@@ -187,6 +194,7 @@ func (s *Store) startRaft() error {
 	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.ahead}, s.log, s.snapshots, s.transport); err != nil {
 		return err
 	}
+	s.running.Store(s.raft)
 	s.silence = newSilence(s.cfg.Timing.Heartbeat/2, s.raft.LastContact)
 	s.transport.start(s)
 	close(s.comparison.ready)
@@ -201,6 +209,7 @@ func (s *Store) startRaft() error {
 	s.start(s.packer)
 	s.start(s.refresher)
 	s.start(s.writeSnapshot)
+	s.start(s.watchDisk)
 	return nil
 }
 
@@ -209,6 +218,12 @@ func (s *Store) startRaft() error {
 func (s *Store) gaveUp(index uint64, bytes int64) {
 	s.cfg.Logger.Warn("the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
 		"snapshot", index, "bytes", bytes, "limit", s.cfg.Limits.SnapshotLogBytes)
+}
+
+// ledByRaft reports whether this node leads, for the log.
+func (s *Store) ledByRaft() bool {
+	r := s.running.Load()
+	return r != nil && r.State() == raft.Leader
 }
 
 // logWrite is told how long each write of the log took.

@@ -46,7 +46,11 @@ type StoreStats struct {
 	FeatureVersion, FeatureSupported uint32
 	// StoredBytes is what all objects count for in the storage limit, QuotaBytes that limit; 0: there is none.
 	StoredBytes, QuotaBytes int64
-	Tables                  []TableStats
+	// DiskFree is what the file system has room for, in bytes; LogBytes what the log takes of it. The levels are those of this node's
+	// disk and of the disks of the cluster: 0 where there is room, 1 for what makes nothing larger, 2 for compaction.
+	DiskFree, LogBytes    int64
+	DiskLevel, DisksLevel int
+	Tables                []TableStats
 	// Namespaces are those with most bytes.
 	Namespaces []NamespaceStats
 }
@@ -109,6 +113,10 @@ var scalars = []scalar{
 	counterOf("etcd_server_heartbeat_send_failures_total", "Heartbeats that the leader failed to send.", func(s *StoreStats) float64 { return float64(s.HeartbeatSendFailures) }),
 	gaugeOf("etcd_server_quota_backend_bytes", "Size at which the store stops accepting writes; 0 without a quota.", func(s *StoreStats) float64 { return float64(s.QuotaBytes) }),
 	gaugeOf("quorate_stored_bytes", "Bytes that all objects count for in the storage limit (etcd_server_quota_backend_bytes).", func(s *StoreStats) float64 { return float64(s.StoredBytes) }),
+	gaugeOf("quorate_disk_free_bytes", "Bytes that the file system of the data directory has room for.", func(s *StoreStats) float64 { return float64(s.DiskFree) }),
+	gaugeOf("quorate_disk_level", "0: this node's disk has room; 1: for what makes nothing larger; 2: for compaction only.", func(s *StoreStats) float64 { return float64(s.DiskLevel) }),
+	gaugeOf("quorate_cluster_disk_level", "As quorate_disk_level, of the disks that a majority has, as far as this node knows.", func(s *StoreStats) float64 { return float64(s.DisksLevel) }),
+	gaugeOf("quorate_log_bytes", "Bytes of the files of the log, without their reserve.", func(s *StoreStats) float64 { return float64(s.LogBytes) }),
 	gaugeOf("etcd_mvcc_db_total_size_in_bytes", "Size of the state file.", func(s *StoreStats) float64 { return float64(s.DBBytes) }),
 	gaugeOf("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the state file that are in use.", func(s *StoreStats) float64 { return float64(s.DBBytesInUse) }),
 	gaugeOf("quorate_raft_term", "Current term.", func(s *StoreStats) float64 { return float64(s.Term) }),

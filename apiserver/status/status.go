@@ -65,6 +65,8 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	case errors.As(err, &exceeded):
 		_, name, _ := strings.Cut(exceeded.Key, "/")
 		e = apierrors.NewForbidden(resource, name, exceeded)
+	case errors.Is(err, storeerrors.ErrDiskFull):
+		e = apierrors.NewTooManyRequests("the disks of a majority of the nodes are full, and the log is being compacted, please try again later", retrySoon)
 	case errors.As(err, &full):
 		e = InsufficientStorage(full)
 	case errors.Is(err, storeerrors.ErrTooLarge):

@@ -209,7 +209,7 @@ func Propose(ctx context.Context, s Interface, w *proto.Write) (*mvcc.Version, p
 	case proto.Outcome_OUTCOME_LIMIT_EXCEEDED:
 		return nil, 0, &LimitExceededError{Table: w.Table, Key: w.Key, Exceeded: r.Exceeded}
 	case proto.Outcome_OUTCOME_NO_SPACE:
-		e := &NoSpaceError{Table: w.Table, Key: w.Key}
+		e := &NoSpaceError{Table: w.Table, Key: w.Key, Disks: r.Exceeded.GetKey()}
 		for _, b := range r.Exceeded.GetBounds() {
 			e.Adds, e.Used, e.Limit = b.Requested, b.Used, b.Max
 		}

@@ -26,15 +26,22 @@ func (e *LimitExceededError) Error() string {
 }
 
 // NoSpaceError is returned for a write that would make the live objects take more than the cluster
-// keeps. Nothing was written.
+// keeps, or than its disks have room for. Nothing was written.
 type NoSpaceError struct {
 	// Table and Key are those of the write.
 	Table, Key string
+	// Disks names the nodes whose disks have no room, if it is that.
+	Disks string
 	// Adds is what the write would add, Used what is stored, Limit what may be. In bytes.
 	Adds, Used, Limit int64
 }
 
 func (e *NoSpaceError) Error() string {
+	if e.Disks != "" {
+		return fmt.Sprintf("the disk is full on %s: what makes objects take more is refused until there is room again, and this would add %s. "+
+			"Make room on the disk, or delete what is not needed (the metric quorate_namespace_stored_bytes says which namespaces have most)",
+			e.Disks, binaryBytes(e.Adds))
+	}
 	return fmt.Sprintf("the storage of the cluster has no room for this: %s of %s are used, and it would add %s. "+
 		"Delete what is not needed (the metric quorate_namespace_stored_bytes says which namespaces have most), or raise --storage-bytes on every voter",
 		binaryBytes(e.Used), binaryBytes(e.Limit), binaryBytes(e.Adds))

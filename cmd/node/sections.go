@@ -8,7 +8,7 @@ var sections = []cli.Section{
 	{Title: "Cluster", Flags: []string{"bootstrap-expect", "join", "token-file", "join-token", "nonvoter", "promote-after", "control-plane-endpoint", "component-kubeconfigs"}},
 	{Title: "Raft and storage", Flags: []string{
 		"heartbeat-timeout", "election-timeout", "leader-lease-timeout", "no-leader-timeout", "hung-disk-timeout",
-		"storage-bytes", "history-retention", "history-max-bytes", "snapshot-interval", "snapshot-entries", "trailing-logs", "snapshot-log-max-bytes",
+		"storage-bytes", "disk-reserve-bytes", "history-retention", "history-max-bytes", "snapshot-interval", "snapshot-entries", "trailing-logs", "snapshot-log-max-bytes",
 	}},
 	{Title: "API", Flags: []string{
 		"runtime-config", "feature-gates", "service-cluster-ip-range", "service-node-port-range", "event-ttl", "enable-garbage-collector",

@@ -14,6 +14,9 @@ var (
 	// ErrOverloaded is returned when the proposals in flight exceed their bound
 	// in bytes. The write is certainly in no log.
 	ErrOverloaded = errors.New("too many bytes of writes in flight")
+	// ErrDiskFull is returned for a write while the disks of a majority have room for compaction only. The write is in
+	// no log; it succeeds when that has made room.
+	ErrDiskFull = errors.New("the disk is full")
 	// ErrTooLarge is returned for a write above proto.MaxEntryBytes.
 	ErrTooLarge = errors.New("object is too large")
 	// ErrFeature is returned for a write that needs a newer feature version than the

@@ -35,6 +35,9 @@ const (
 // StorageBound is the name of the storage limit in proto.Exceeded, whose table and key are empty then.
 const StorageBound = "storage"
 
+// DiskBound is the name of the room that disks have in proto.Exceeded, whose key has the names of the nodes then.
+const DiskBound = "disk"
+
 // stored is what a live version counts for.
 func (v *Version) stored() int64 { return storedBytes(v.Key, int64(v.size)) }
 
@@ -86,9 +89,12 @@ func (p *space) move(t *Table, was, v *Version) {
 	}
 }
 
+// spareBehind is each spare part behind a storage limit.
+func spareBehind(limit int64) int64 { return min(limit/spareOf, mostSpare) }
+
 // spare is how much of what is behind the limit a write finds that grows a key by so much.
-func spare(limit, grows int64, terminating bool, live *Version) int64 {
-	switch part := min(limit/spareOf, mostSpare); {
+func spare(part, grows int64, terminating bool, live *Version) int64 {
+	switch {
 	case live == nil || grows > smallGrowth:
 		return 0
 	case terminating:
@@ -98,8 +104,9 @@ func spare(limit, grows int64, terminating bool, live *Version) int64 {
 	}
 }
 
-// exceeds says by how much a write at a revision would exceed a limit, or nil. live is the key's live version.
-func (p *space) exceeds(limit int64, w *proto.Write, at proto.Revision, live *Version) *proto.Exceeded {
+// exceeds says by how much a write at a revision would exceed a limit, or nil. part is each spare part behind that, live the key's
+// live version.
+func (p *space) exceeds(limit, part int64, w *proto.Write, at proto.Revision, live *Version) *proto.Exceeded {
 	if limit == 0 || w.Op != proto.Op_OP_PUT || strings.HasPrefix(w.Table, proto.ClusterTables) {
 		return nil
 	}
@@ -112,7 +119,7 @@ func (p *space) exceeds(limit int64, w *proto.Write, at proto.Revision, live *Ve
 		grows -= live.stored()
 	}
 	used := p.used.Load()
-	if grows <= 0 || used+grows <= limit+spare(limit, grows, w.Flags&proto.FlagTerminating != 0, live) {
+	if grows <= 0 || used+grows <= limit+spare(part, grows, w.Flags&proto.FlagTerminating != 0, live) {
 		return nil
 	}
 	return &proto.Exceeded{Bounds: []*proto.ExceededBound{{Name: StorageBound, Requested: grows, Used: used, Max: limit}}}
@@ -121,8 +128,14 @@ func (p *space) exceeds(limit int64, w *proto.Write, at proto.Revision, live *Ve
 // NoRoom says by how much a write would exceed the storage limit if it was applied to what readers see
 // now, or nil if there is room for it.
 func (s *State) NoRoom(w *proto.Write) *proto.Exceeded {
+	limit := s.Mark().StorageBytes
+	return s.NoRoomAbove(limit, spareBehind(limit), w)
+}
+
+// NoRoomAbove is NoRoom for another limit, with spare parts of another size. 0 is no limit.
+func (s *State) NoRoomAbove(limit, part int64, w *proto.Write) *proto.Exceeded {
 	m := s.Mark()
-	if m.StorageBytes == 0 || w.Op != proto.Op_OP_PUT {
+	if limit == 0 || w.Op != proto.Op_OP_PUT {
 		return nil
 	}
 	var live *Version
@@ -132,7 +145,7 @@ func (s *State) NoRoom(w *proto.Write) *proto.Exceeded {
 			return nil // the floor has passed the mark meanwhile: the entry will tell
 		}
 	}
-	return s.space.exceeds(m.StorageBytes, w, m.Applied+1, live)
+	return s.space.exceeds(limit, part, w, m.Applied+1, live)
 }
 
 // Used is what all live keys take, in bytes.

@@ -304,7 +304,7 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	refused := proto.Outcome_OUTCOME_LIMIT_EXCEEDED
 	if r.Exceeded = s.exceeded(w, charge, live); r.Exceeded == nil {
 		refused = proto.Outcome_OUTCOME_NO_SPACE
-		r.Exceeded = s.space.exceeds(s.now.StorageBytes, w, r.Revision, live)
+		r.Exceeded = s.space.exceeds(s.now.StorageBytes, spareBehind(s.now.StorageBytes), w, r.Revision, live)
 	}
 	if r.Exceeded != nil {
 		r.Outcome, r.Revision = refused, 0

@@ -121,6 +121,31 @@ func (w *WAL) lastLocked() uint64 {
 	return 0
 }
 
+// Size is what the segments take, in bytes; the reserve is not counted.
+func (w *WAL) Size() (bytes int64) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for _, s := range w.segments {
+		bytes += s.size
+	}
+	return bytes
+}
+
+// NewestWithin is how many of the newest entries are in segments that take no more than some bytes together. Those
+// of the tail count in any case.
+func (w *WAL) NewestWithin(bytes int64) (entries uint64) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for i := len(w.segments) - 1; i >= 0; i-- {
+		s := w.segments[i]
+		if bytes -= s.size; bytes < 0 && i < len(w.segments)-1 {
+			break
+		}
+		entries += uint64(len(s.places))
+	}
+	return entries
+}
+
 // Run is the first index of the entries that stand, without a hole, up to the newest one,
 // as they were when the log was opened. Zero if there was none.
 func (w *WAL) Run() uint64 { return w.run }

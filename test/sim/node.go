@@ -140,6 +140,8 @@ func (n *node) open() (err error) {
 	n.grpc = newGRPC()
 	n.peers = newPeers(n.host)
 	n.rpc = peer.NewTransportOn(layer{n.raftPort}, nodeAddress, rpcTimeout, slog.New(slog.DiscardHandler), true)
+	limits := c.profile.limits
+	limits.ReserveBytes = 256 << 10
 	cfg := raftstore.Config{
 		Dir: n.disk.dir, Node: proto.NodeID(n.name), Name: n.name, Peers: n.peers, Logger: logger,
 		Transport: &narrowing{
@@ -148,7 +150,7 @@ func (n *node) open() (err error) {
 		},
 		Cluster: n.seat.cluster,
 		Fatal:   n.fatal,
-		Timing:  n.seat.timing, Limits: c.profile.limits,
+		Timing:  n.seat.timing, Limits: limits,
 		TestHooks: raftstore.TestHooks{Commit: n.disk.commit, Applied: n.applied, SegmentBytes: c.profile.segment},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.

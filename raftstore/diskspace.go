@@ -1,0 +1,468 @@
+package raftstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// A full disk must not end a node, and deletes must find room on it: see DESIGN.md, "Full disks". Each node looks at
+// its own disk. Voters tell the leader what they have found with the question of silence.go; the leader refuses
+// what makes objects larger while the disks of a majority have no room for it, and hands over leadership while
+// its own disk alone has none. Nothing of that is in the log: which room there is follows from nothing that is there.
+
+// Levels of a disk, and of those that a majority needs.
+const (
+	diskEnough = proto.DiskSpace_ENOUGH
+	diskLow    = proto.DiskSpace_LOW
+	diskFull   = proto.DiskSpace_FULL
+)
+
+const (
+	// lookEvery is how often a node looks at its disk, and tryEvery how often it tries what has found no room.
+	lookEvery = 200 * time.Millisecond
+	tryEvery  = time.Second
+	// handOverEvery is how often a leader with a low disk tries to give up leadership.
+	handOverEvery = 10 * time.Second
+	// lowHistory bounds the history while disks are low: what was deleted takes room for as long as it is there.
+	lowHistory = 8 << 20
+	// leadsWith is what the log must have room for so that this node campaigns: its first entries as the leader.
+	leadsWith = 64 << 10
+)
+
+// roomNow is what a node finds when it looks at its disk. In bytes.
+type roomNow struct {
+	free   int64 // of the file system; 0 if something has found no room
+	log    int64 // that can be appended to the log without more of it
+	whole  bool  // the log's reserve is
+	state  int64 // that state.db can grow by without more of it
+	stuck  bool  // state.db waits for room
+	refuse bool  // a write of the log was refused since the last look
+}
+
+// takes is how many bytes of entries a disk takes before only what compaction needs is left. An entry is in the log
+// and, some time later, in state.db, which writes pages around it anew as well.
+func (b roomBounds) takes(r roomNow) int64 {
+	return max(0, min(r.log+r.free-b.last, (r.state+r.free-b.keep)/2))
+}
+
+// roomBounds are what a disk is judged by. In bytes.
+type roomBounds struct {
+	low   int64 // of the file system: below it what the files have for themselves decides
+	state int64 // state.db needs to have for itself then
+	last  int64 // of the log, and
+	keep  int64 // of state.db: below these there is room for compaction only
+}
+
+func (l *Limits) roomBounds() roomBounds {
+	// What is on its way to a follower when it says what it has room for is not in that.
+	last := min(mostBytes+proto.MaxEntryBytes, l.ReserveBytes/4)
+	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 16}
+}
+
+// judge says what a disk has room for. Where it was low, it takes twice as much to be enough: a disk that fills and
+// empties does not change the answer with each file.
+func (b roomBounds) judge(was proto.DiskSpace_Level, r roomNow) proto.DiskSpace_Level {
+	low, state, last := b.low, b.state, b.last
+	if was >= diskLow {
+		low, state = 2*low, 2*state
+	}
+	if was >= diskFull {
+		last *= 2
+	}
+	switch {
+	case r.stuck, r.refuse, r.log+r.free < last, r.state+r.free < b.keep:
+		return diskFull
+	case r.free >= low, r.whole && r.state >= state:
+		return diskEnough
+	}
+	return diskLow
+}
+
+// diskSpace is what a node knows of disks.
+type diskSpace struct {
+	// level is that of the cluster, by which a leader refuses writes.
+	level atomic.Int32
+	// given counts the bytes of entries that this node has given to Raft; it may give as many as taken says.
+	given, taken atomic.Int64
+	refused      chan struct{} // a write of the log has found no room
+
+	mu       sync.Mutex
+	own      *proto.DiskSpace
+	others   map[proto.NodeID]diskReport // what voters have said to this node
+	cluster  *proto.DiskSpace
+	base     int64 // what was stored when the cluster's disks became low
+	trailing uint64
+
+	// Of watchDisk.
+	found      bool // the log could not make its reserve
+	tried      time.Time
+	handedOver time.Time
+	compacted  time.Time
+	compacting atomic.Bool
+	failures   atomic.Int32 // of snapshots in a row
+}
+
+// diskReport is what a node has said of its disk when the leader had given Raft so many bytes.
+type diskReport struct {
+	*proto.DiskSpace
+	given int64
+	at    time.Time
+}
+
+// taken is up to where the leader may give more.
+func (r diskReport) taken() int64 {
+	if r.DiskSpace == nil {
+		return math.MaxInt64 // it has said nothing yet
+	}
+	return r.given + min(r.TakesBytes, math.MaxInt64/2)
+}
+
+func newDiskSpace(trailing uint64) *diskSpace {
+	d := &diskSpace{
+		refused: make(chan struct{}, 1), own: &proto.DiskSpace{}, cluster: &proto.DiskSpace{},
+		others: map[proto.NodeID]diskReport{}, trailing: trailing,
+	}
+	d.taken.Store(math.MaxInt64)
+	return d
+}
+
+// note takes what a voter says of its disk.
+func (d *diskSpace) note(from proto.NodeID, disk *proto.DiskSpace) {
+	if disk == nil {
+		return // of an earlier release
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if was := d.others[from]; was.GetLevel() != disk.Level {
+		wake(d.refused) // this node looks at once
+	}
+	d.others[from] = diskReport{disk, d.given.Load(), time.Now()}
+}
+
+// othersAreLow reports whether a voter has said so.
+func (d *diskSpace) othersAreLow() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, disk := range d.others {
+		if disk.GetLevel() > diskEnough {
+			return true
+		}
+	}
+	return false
+}
+
+// isFull reports whether a voter has said that its disk has room for compaction only.
+func (d *diskSpace) isFull(id proto.NodeID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.others[id].GetLevel() == diskFull
+}
+
+// resign forgets what voters have said to this node as the leader.
+func (d *diskSpace) resign() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.others)
+}
+
+// follow takes what the leader says of the cluster's disks.
+func (d *diskSpace) follow(disks *proto.DiskSpace) {
+	if disks == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cluster = disks
+}
+
+// Disk says what this node's disk has room for, and what those of the cluster have as far as this node knows.
+func (s *Store) Disk() (own, cluster *proto.DiskSpace) {
+	s.disks.mu.Lock()
+	defer s.disks.mu.Unlock()
+	return s.disks.own, s.disks.cluster
+}
+
+// LogBytes is what the log's files take, without their reserve.
+func (s *Store) LogBytes() int64 { return s.log.Size() }
+
+// ownDisk is what this node tells the leader.
+func (s *Store) ownDisk() *proto.DiskSpace {
+	own, _ := s.Disk()
+	return own
+}
+
+// watchDisk looks at this node's disk, for as long as the store is open.
+func (s *Store) watchDisk() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		refused := false
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.disks.refused:
+			refused = true
+		case <-tick.C:
+		}
+		s.lookAtDisk(refused)
+	}
+}
+
+func (s *Store) lookAtDisk(refused bool) {
+	d, segment := s.disks, int64(s.cfg.segmentBytes())
+	bounds, given := s.cfg.Limits.roomBounds(), d.given.Load()
+	now := s.roomNow(time.Now(), refused)
+	d.mu.Lock()
+	was := d.own.Level
+	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.free, TakesBytes: bounds.takes(now)}
+	d.own = own
+	d.mu.Unlock()
+	if own.Level != was {
+		wake(s.silence.hurry) // the leader is told
+		log := s.cfg.Logger.Warn
+		if own.Level == diskEnough {
+			log = s.cfg.Logger.Info
+		}
+		log("the room on this node's disk has changed", "level", own.Level, "free", now.free, "log", now.log, "state", now.state)
+	}
+	s.boundLog(own.Level, now, segment)
+	if s.leader.ready() {
+		s.judgeCluster(diskReport{own, given, time.Now()})
+	}
+}
+
+// roomNow looks, and has the reserve made if the log misses a part of it.
+func (s *Store) roomNow(now time.Time, refused bool) roomNow {
+	d, log := s.disks, s.log.Room()
+	r := roomNow{free: s.freeBytes(), log: log.Bytes, whole: log.Spares >= log.Wanted}
+	r.state, r.stuck = s.db.Room()
+	if !r.whole && now.Sub(d.tried) >= tryEvery {
+		d.tried = now
+		// Not from what the disk says that it has: quotas and inodes are not in it.
+		err := s.log.Reserve()
+		d.found = errors.Is(err, disk.ErrNoRoom)
+		if err != nil && !d.found {
+			s.cfg.Logger.Warn("cannot make the reserve of the log", "err", err)
+		}
+		log = s.log.Room()
+		r.log, r.whole = log.Bytes, log.Spares >= log.Wanted
+	}
+	if !r.whole && d.found {
+		r.free = 0
+	}
+	r.refuse = refused && r.log < 2*s.cfg.Limits.roomBounds().last
+	return r
+}
+
+// boundLog keeps the log's files within their bytes: by what stays behind a snapshot, and by snapshots of its own, which
+// Raft takes by the number of entries only.
+func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64) {
+	d, bytes, pause := s.disks, s.cfg.Limits.LogBytes/2, compactEvery
+	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
+		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
+	}
+	if level > diskEnough {
+		bytes, pause = min(bytes, segment), min(time.Second<<d.failures.Load(), compactEvery)
+	}
+	trailing := min(s.cfg.Limits.TrailingLogs, max(1, s.log.NewestWithin(bytes)))
+	if s.log.Size() <= bytes {
+		trailing = s.cfg.Limits.TrailingLogs
+	}
+	if trailing != d.trailing {
+		rc := s.raft.ReloadableConfig()
+		rc.TrailingLogs = trailing
+		if err := s.raft.ReloadConfig(rc); err != nil {
+			s.cfg.Logger.Warn("cannot bound the log", "err", err)
+			return
+		}
+		d.trailing = trailing
+	}
+	if s.log.Size() <= 2*bytes && (level == diskEnough || now.whole) || time.Since(d.compacted) < pause ||
+		s.raft.AppliedIndex() <= s.snapshotWritten() || !d.compacting.CompareAndSwap(false, true) {
+		return
+	}
+	d.compacted = time.Now()
+	s.start(func() {
+		defer d.compacting.Store(false)
+		err := s.awaitFuture(s.raft.Snapshot())
+		if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			d.failures.Store(0)
+			return
+		}
+		s.cfg.Logger.Info("the log is not cut yet", "reason", err)
+		d.failures.Store(min(d.failures.Load()+1, 4))
+	})
+}
+
+// judgeCluster decides, on the leader, what the disks of a majority have room for.
+func (s *Store) judgeCluster(own diskReport) {
+	_, servers, err := s.Members()
+	if err != nil {
+		return
+	}
+	d := s.disks
+	d.mu.Lock()
+	was := d.cluster.Level
+	reports := map[proto.NodeID]diskReport{s.cfg.Node: own}
+	for _, m := range servers {
+		if disk := d.others[m.ID]; disk.DiskSpace != nil {
+			reports[m.ID] = disk
+		} else if slices.Contains(d.cluster.Nodes, s.cfg.NameOf(string(m.ID))) && m.ID != s.cfg.Node {
+			reports[m.ID] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskLow}} // the leader before this one has known, and it will say so itself
+		}
+	}
+	level, taken, others, without := clusterLevel(servers, s.cfg.Node, reports, time.Now())
+	if level > diskEnough && was == diskEnough || d.base == 0 {
+		d.base = s.State().Used()
+	}
+	d.cluster = &proto.DiskSpace{Level: level}
+	for _, id := range without {
+		d.cluster.Nodes = append(d.cluster.Nodes, s.cfg.NameOf(string(id)))
+	}
+	d.mu.Unlock()
+	d.level.Store(int32(level))
+	d.taken.Store(taken)
+	if level != was {
+		s.cfg.Logger.Warn("the room on the disks of the cluster has changed", "level", level, "without", d.cluster.Nodes)
+	}
+	if own.Level > diskEnough && level < own.Level && others != "" && time.Since(d.handedOver) >= handOverEvery {
+		d.handedOver = time.Now()
+		s.start(func() {
+			s.cfg.Logger.Warn("this node's disk is low, and others have room: giving up leadership", "to", others)
+			if err := s.TransferLeadership(s.ctx, others); err != nil {
+				s.cfg.Logger.Warn("leadership is not given up", "err", err)
+			}
+		})
+	}
+}
+
+// reportAge is how old a report may be with which a node that is behind the others is waited for.
+const reportAge = 3 * time.Second
+
+// clusterLevel is the best one that a majority of the voters reaches: what that has room for is written, up to taken. Where that is
+// little, all are waited for that have some: to keep a third copy counts for more than the rate of writes then. better is the voter beside this node that has most room, or "" if none has enough. without are the voters with less than enough.
+func clusterLevel(servers []Server, self proto.NodeID, reports map[proto.NodeID]diskReport, now time.Time,
+) (level proto.DiskSpace_Level, taken int64, better proto.NodeID, without []proto.NodeID) {
+	var levels []proto.DiskSpace_Level
+	var takes []int64
+	var most int64
+	for _, m := range servers {
+		if !m.Voter {
+			continue
+		}
+		disk := reports[m.ID] // empty, which is enough, as long as it has said nothing
+		levels, takes = append(levels, disk.GetLevel()), append(takes, disk.taken())
+		switch {
+		case disk.GetLevel() > diskEnough:
+			without = append(without, m.ID)
+		case m.ID != self && disk.GetFreeBytes() > most:
+			better, most = m.ID, disk.FreeBytes
+		}
+	}
+	if len(levels) == 0 {
+		return diskEnough, math.MaxInt64, "", nil
+	}
+	slices.SortFunc(levels, cmp.Compare)
+	slices.SortFunc(takes, func(a, b int64) int { return cmp.Compare(b, a) })
+	level, taken = levels[len(levels)/2], takes[len(takes)/2]
+	if level == diskLow {
+		for _, disk := range reports {
+			if disk.Level == diskLow && now.Sub(disk.at) < reportAge {
+				taken = min(taken, disk.taken())
+			}
+		}
+	}
+	return level, taken, better, without
+}
+
+// noSpaceError refuses a write for which the disks of the cluster have no room. The key of what it exceeds has the nodes. Without
+// bounds they have room for compaction only.
+type noSpaceError struct{ exceeded *proto.Exceeded }
+
+func (e *noSpaceError) Error() string {
+	return "the disk is full: " + e.exceeded.Key
+}
+
+// refusal is what the write's caller is told.
+func (e *noSpaceError) refusal() (mvcc.Result, error) {
+	if len(e.exceeded.Bounds) == 0 {
+		return mvcc.Result{}, fmt.Errorf("%w: %s", ErrDiskFull, e.exceeded.Key)
+	}
+	return mvcc.Result{Outcome: proto.Outcome_OUTCOME_NO_SPACE, Exceeded: e.exceeded}, nil
+}
+
+// hasRoom returns an error for an entry that the disks of the cluster have no room for. It is asked by the leader, before an entry
+// gets into the log.
+func (s *Store) hasRoom(frame []byte) error {
+	d, size := s.disks, int64(len(frame))
+	level, enough := proto.DiskSpace_Level(d.level.Load()), d.given.Add(size) <= d.taken.Load()
+	if level == diskEnough && enough {
+		return nil
+	}
+	err := s.refusedByDisks(frame, level, enough)
+	if err != nil {
+		d.given.Add(-size)
+	}
+	return err
+}
+
+func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough bool) error {
+	kind, body, err := proto.Split(frame)
+	if err != nil || kind != proto.KindWrite {
+		return nil
+	}
+	p := parsers.Get().(*mvcc.Parser)
+	defer parsers.Put(p)
+	w, err := p.Parse(body)
+	if err != nil || strings.HasPrefix(w.Table, proto.ClusterTables) {
+		return nil // Raft and the state machine say what is wrong; what the cluster itself keeps is small
+	}
+	d := s.disks
+	d.mu.Lock()
+	base, disks := d.base, d.cluster
+	d.mu.Unlock()
+	if level == diskFull || !enough {
+		return &noSpaceError{diskExceeded(&proto.Exceeded{}, disks)}
+	}
+	exceeded := s.State().NoRoomAbove(max(base, 1), s.cfg.Limits.ReserveBytes/16, w)
+	if exceeded == nil {
+		return nil
+	}
+	return &noSpaceError{diskExceeded(exceeded, disks)}
+}
+
+// diskExceeded says which disks have no room for a write.
+func diskExceeded(e *proto.Exceeded, disks *proto.DiskSpace) *proto.Exceeded {
+	e.Key = strings.Join(disks.Nodes, ", ")
+	for _, b := range e.Bounds {
+		b.Name = mvcc.DiskBound
+	}
+	return e
+}
+
+// errDiskFull is why this node does not campaign: it could not store its first entry as the leader.
+var errDiskFull = errors.New("this node's disk is full: it does not campaign")
+
+// mayLead reports whether the log has room for a leader's first entries.
+func (s *Store) mayLead() bool { return s.log.Room().Bytes >= leadsWith || s.log.Room().Wanted == 0 }
+
+// freeBytes is what the file system has room for.
+func (s *Store) freeBytes() int64 {
+	if s.cfg.TestHooks.Free != nil {
+		return s.cfg.TestHooks.Free()
+	}
+	return freeBytes(s.cfg.Dir)
+}

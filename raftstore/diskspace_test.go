@@ -1,0 +1,342 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+func TestJudgeDisk(t *testing.T) {
+	const mib = 1 << 20
+	l := Limits{ReserveBytes: 64 * mib}
+	b := l.roomBounds()
+	for _, row := range []struct {
+		name string
+		was  proto.DiskSpace_Level
+		now  roomNow
+		want proto.DiskSpace_Level
+	}{
+		{"a large disk before the reserve is made", diskEnough, roomNow{free: 1 << 40, log: mib}, diskEnough},
+		{"the disk fills", diskEnough, roomNow{free: 31 * mib, log: 40 * mib, state: 32 * mib}, diskLow},
+		{"a full disk whose files have room", diskEnough, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},
+		{"state.db has little", diskEnough, roomNow{log: 40 * mib, whole: true, state: 15 * mib}, diskLow},
+		{"the log has taken of its reserve", diskEnough, roomNow{log: 30 * mib, state: 100 * mib}, diskLow},
+		{"the log has little", diskLow, roomNow{log: 9 * mib, state: 100 * mib}, diskFull},
+		{"it has a little more", diskFull, roomNow{log: 18 * mib, whole: true, state: 100 * mib}, diskFull},
+		{"it was compacted", diskFull, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},
+		{"state.db waits", diskLow, roomNow{log: 40 * mib, whole: true, stuck: true}, diskFull},
+		{"the log has refused a write", diskEnough, roomNow{log: 15 * mib, refuse: true}, diskFull},
+		{"a bit of room is back", diskLow, roomNow{free: 40 * mib, log: 40 * mib, state: 20 * mib, whole: true}, diskLow},
+		{"room is back", diskLow, roomNow{free: 64 * mib, log: 40 * mib}, diskEnough},
+	} {
+		if got := b.judge(row.was, row.now); got != row.want {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+func TestClusterLevel(t *testing.T) {
+	for _, row := range []struct {
+		voters  string // a letter each: e enough, l low, f full, - has said nothing; the first one is this node
+		want    proto.DiskSpace_Level
+		better  proto.NodeID
+		without string
+	}{
+		{"e", diskEnough, "", ""},
+		{"l", diskLow, "", "0"},
+		{"lee", diskEnough, "1", "0"},
+		{"ell", diskLow, "", "1 2"},
+		{"elf", diskLow, "", "1 2"},
+		{"ffe", diskFull, "2", "0 1"},
+		{"flf", diskFull, "", "0 1 2"},
+		{"fll", diskLow, "", "0 1 2"},
+		{"l--", diskEnough, "", "0"},
+		{"llel", diskLow, "2", "0 1 3"}, // three of four are needed
+		{"lleee", diskEnough, "2", "0 1"},
+	} {
+		var servers []Server
+		reports := map[proto.NodeID]diskReport{}
+		for i, c := range row.voters {
+			id := proto.NodeID(fmt.Sprint(i))
+			servers = append(servers, Server{ID: id, Voter: true})
+			if c != '-' {
+				level := strings.IndexRune("elf", c)
+				reports[id] = diskReport{&proto.DiskSpace{
+					Level: proto.DiskSpace_Level(level), FreeBytes: int64(100 - i), TakesBytes: int64(20 - 10*level),
+				}, 1000, time.Now()}
+			}
+		}
+		servers = append(servers, Server{ID: "nonvoter"})
+		reports["nonvoter"] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskFull}}
+		level, taken, better, without := clusterLevel(servers, "0", reports, time.Now())
+		if want := int64(1020 - 10*level); taken != want && !strings.Contains(row.voters, "-") {
+			t.Errorf("%s: %d bytes are taken, want %d", row.voters, taken, want)
+		}
+		if got := strings.Trim(fmt.Sprint(without), "[]"); level != row.want || better != row.better || got != row.without {
+			t.Errorf("%s: %v, better %q, without %q", row.voters, level, better, got)
+		}
+	}
+}
+
+// mounted returns a directory with a file system of its own.
+func mounted(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("mounting is not allowed here: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fillDisk takes all room of a file system, and returns what gives it back.
+func fillDisk(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+	}
+	for err = nil; err == nil; {
+		_, err = f.Write(make([]byte, 4<<10))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFullDisks fills one, two and three disks of three under load. No node ends, nothing that was acknowledged is
+// lost, what needs no room goes on, and what needs room is refused while a majority has none, and goes on
+// by itself when there is room again.
+func TestFullDisks(t *testing.T) {
+	for full := 1; full <= 3; full++ {
+		for _, leads := range []bool{true, false} {
+			if full == 3 && !leads {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d, the leader's among them: %v", full, leads), func(t *testing.T) { testFullDisks(t, full, leads) })
+		}
+	}
+}
+
+func testFullDisks(t *testing.T, full int, leads bool) {
+	dirs := map[proto.NodeID]string{}
+	for _, id := range []proto.NodeID{"a", "b", "c"} {
+		dirs[id] = mounted(t, "size=192m")
+	}
+	c := newCluster(t, 3, func(cfg *Config) {
+		silent(cfg)
+		cfg.Dir = filepath.Join(dirs[cfg.Node], "node")
+		cfg.TestHooks.SegmentBytes = 4 << 20
+		cfg.Limits.ReserveBytes, cfg.Limits.LogBytes = 64<<20, 32<<20
+	})
+	leader := c.leader()
+	for _, m := range c.nodes {
+		c.eventually("the reserve is there", func() error {
+			if r := m.log.Room(); r.Spares < r.Wanted {
+				return fmt.Errorf("%d of %d segments", r.Spares, r.Wanted)
+			}
+			return nil
+		})
+	}
+	if _, err := leader.Propose(c.ctx(), write("lease", strings.Repeat("x", 64<<10))); err != nil {
+		t.Fatal(err)
+	}
+	var load load
+	load.run(t, c)
+	c.eventually("some writes", func() error { return load.acknowledged(100) })
+
+	victims := []*testNode{}
+	if leads {
+		victims = append(victims, leader)
+	}
+	for _, m := range c.nodes {
+		if len(victims) < full && !slices.Contains(victims, m) && (leads || m != leader) {
+			victims = append(victims, m)
+		}
+	}
+	var empty []func()
+	for _, m := range victims {
+		empty = append(empty, fillDisk(t, dirs[m.id]))
+	}
+	put := func(table, key string, size int) (mvcc.Result, error) {
+		w := write(key, strings.Repeat("x", size))
+		w.Table = table
+		return c.leader().Propose(c.ctx(), w)
+	}
+	if full == 1 {
+		c.eventually("a node with room leads", func() error {
+			if m := c.leader(); m == victims[0] {
+				return fmt.Errorf("%s leads", m.id)
+			}
+			return nil
+		})
+		before := load.count()
+		c.eventually("writes go on", func() error { return load.acknowledged(before + 100) })
+	} else {
+		n := 0
+		c.eventually("what takes room is refused", func() error {
+			n++
+			r, err := put("t", fmt.Sprint("large", n), 100<<10)
+			if err != nil || r.Outcome != proto.Outcome_OUTCOME_NO_SPACE || r.Exceeded.GetKey() == "" {
+				return fmt.Errorf("%v %v", r, err)
+			}
+			return nil
+		})
+		// Many times the reserve: the log's files go round, and state.db's pages do.
+		for range 500 {
+			c.eventually("a write that needs no room", func() error {
+				r, err := put("t", "lease", 64<<10)
+				if err == nil && r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+					err = fmt.Errorf("%v", r)
+				}
+				return err
+			})
+		}
+		for _, key := range load.some(20) {
+			began := time.Now()
+			c.eventually("a delete", func() error {
+				_, err := c.leader().Propose(c.ctx(), &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_DELETE})
+				if err == nil {
+					load.forget(key)
+				}
+				return err
+			})
+			//wall: a delete on a full disk waits for nothing; it would wait for an election, or for ever
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("a delete took %v", took)
+			}
+		}
+	}
+	for _, f := range empty {
+		f()
+	}
+	c.eventually("room for all", func() error {
+		r, err := put("t", "large", 200<<10)
+		if err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+			return fmt.Errorf("%v %v", r, err)
+		}
+		for _, m := range c.nodes {
+			if own, cluster := m.Disk(); own.Level != diskEnough || cluster.Level != diskEnough {
+				return fmt.Errorf("%s: %v, %v", m.id, own, cluster)
+			}
+		}
+		return nil
+	})
+	load.stop()
+	c.sameHash()
+	load.check(t, c)
+	for _, m := range c.nodes {
+		c.close(m)
+		c.open(m)
+	}
+	c.leader()
+	c.sameHash()
+	load.check(t, c)
+}
+
+// load writes objects of some KiB through all nodes, and remembers those that were acknowledged.
+type load struct {
+	end  context.CancelFunc
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	keys map[string]string
+}
+
+func (l *load) run(t *testing.T, c *cluster) {
+	ctx, end := context.WithCancel(context.Background())
+	l.end, l.keys = end, map[string]string{}
+	t.Cleanup(l.stop)
+	for _, m := range c.nodes {
+		store := m.Store
+		l.done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				key, value := fmt.Sprintf("%s-%d", m.id, i), strings.Repeat(fmt.Sprint(i%10), 100+i*7919%2000)
+				w := write(key, value)
+				w.Condition = proto.Condition_CONDITION_ABSENT
+				if r, err := store.Propose(ctx, w); err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED {
+					l.mu.Lock()
+					l.keys[key] = value
+					l.mu.Unlock()
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		})
+	}
+}
+
+func (l *load) stop() {
+	l.end()
+	l.done.Wait()
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.keys)
+}
+
+func (l *load) acknowledged(n int) error {
+	if have := l.count(); have < n {
+		return fmt.Errorf("%d of %d writes", have, n)
+	}
+	return nil
+}
+
+func (l *load) some(n int) (keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.keys {
+		if keys = append(keys, key); len(keys) == n {
+			break
+		}
+	}
+	return keys
+}
+
+func (l *load) forget(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.keys, key)
+}
+
+func (l *load) check(t *testing.T, c *cluster) {
+	t.Helper()
+	for _, m := range c.nodes {
+		table, at := m.State().Table("t"), m.Applied()
+		for key, value := range l.keys {
+			if v, err := table.Get(key, at); err != nil || v == nil || string(v.Value()) != value {
+				t.Errorf("%s: %s was acknowledged, and is not there: %v", m.id, key, err)
+			}
+		}
+	}
+}
