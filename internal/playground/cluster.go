@@ -157,7 +157,28 @@ func (c *cluster) write() error {
 	if err != nil {
 		return err
 	}
-	return pki.WriteFile(clusterFile(c.dir), append(b, '\n'), 0o600)
+	b = append(b, '\n')
+	err = pki.WriteFile(clusterFile(c.dir), b, 0o600)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// The nodes go on when the disk is full, and are told by this file. It has its room already.
+		if inPlace := overwrite(clusterFile(c.dir), b); inPlace == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// overwrite writes a file that is there, in place.
+func overwrite(file string, b []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Truncate(int64(len(b)))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // openCluster returns the cluster of a data directory. A directory that has none gets

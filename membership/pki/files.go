@@ -1,8 +1,10 @@
 package pki
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,8 +20,11 @@ const (
 
 // WriteFile replaces a file: after a crash it holds either the old content or
 // the new one, never a part. The mode is exact, whatever the umask, and holds
-// from the moment the file exists.
+// from the moment the file exists. A file that is like that already needs no room on the disk.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	if same(path, data, mode) {
+		return syncDir(filepath.Dir(path)) // who has written it may have ended before that
+	}
 	tmp, err := writeTemp(path, data, mode)
 	if err != nil {
 		return err
@@ -29,6 +34,21 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// same reports whether a regular file has the data, and they are on the disk.
+func same(path string, data []byte, mode fs.FileMode) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != mode || info.Size() != int64(len(data)) {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	there, err := io.ReadAll(f)
+	return err == nil && bytes.Equal(there, data) && f.Sync() == nil
 }
 
 // createFile is WriteFile for a file that must not exist: it fails with an
