@@ -200,7 +200,8 @@ func childRandom(dir string) error {
 			if _, missing := os.Stat(streamName(dir, next)); missing != nil {
 				return nil
 			}
-			err = n.install(streamName(dir, next), next-rng.Uint64N(20))
+			// Not below a snapshot of its own: that would be late.
+			err = n.install(streamName(dir, next), max(next-rng.Uint64N(20), n.snaps.Written()))
 			fmt.Println("durable", n.m.next-1)
 		}
 		if err != nil {
