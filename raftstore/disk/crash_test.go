@@ -36,7 +36,7 @@ const (
 func TestMain(m *testing.M) {
 	program, ok := map[string]func(string) error{
 		"random": childRandom, "script": childScript, "backup": childBackup, "recover": childRecover, "full": childFull, "open": childOpen,
-		"cut": childCut,
+		"cut": childCut, "shrink": childShrink,
 	}[os.Getenv(childMode)]
 	if !ok {
 		os.Exit(memdir.Main(m))

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,9 @@ type Options struct {
 	// Reserve is what is allocated behind the pages of the file, so that a full disk
 	// has room for what deletes write. Default 32 MiB.
 	Reserve int64
+	// ShrinkBytes is how much has to be free in the file, and more than half of it, before a
+	// compact copy takes its place. Default 64 MiB.
+	ShrinkBytes int64
 	// Fatal ends the process: the file can no longer be trusted. It is called at
 	// most once. If it returns, the DB refuses everything. Default: panic.
 	Fatal func(error)
@@ -64,6 +68,9 @@ func (o *Options) defaults() {
 	if o.Reserve == 0 {
 		o.Reserve = 32 << 20
 	}
+	if o.ShrinkBytes == 0 {
+		o.ShrinkBytes = 64 << 20
+	}
 	if o.Fatal == nil {
 		o.Fatal = func(err error) { panic(err) }
 	}
@@ -90,6 +97,7 @@ type DB struct {
 	writing sync.Mutex
 	totals  totals // of the file; guarded by writing
 	wait    wait   // guarded by writing
+	shrink  shrinker
 
 	mu       sync.Mutex
 	file     *file
@@ -103,6 +111,8 @@ type DB struct {
 	size    atomic.Int64
 	room    atomic.Int64 // see Room, without what is pending
 	waiting atomic.Bool  // a flush waits for room
+
+	cancelCopy atomic.Pointer[context.CancelFunc] // nil while there is no compact copy to abandon
 }
 
 // file is an open bbolt file. It is closed when its last user lets go, so that
@@ -375,6 +385,7 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.mu.Unlock()
+	db.abandonCopy()
 	err := db.flush()
 	if errors.Is(err, ErrNoRoom) {
 		err = nil
@@ -389,6 +400,9 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	close(db.quit)
 	<-db.done
+	if db.shrink.done != nil { // the flusher has ended
+		<-db.shrink.done
+	}
 	if err := errors.Join(err, f.release()); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}

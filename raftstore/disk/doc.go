@@ -14,6 +14,7 @@
 //	recovery.new         the new files of a recovery, until they have their places
 //	before-recovery      what a recovery has replaced
 //	state-differs.json   the state was found to be wrong (package membership): no recovery without a word for it
+//	state.db.new         a compact copy of state.db, or the first one, unfinished
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //
 // Every file gets its name by a rename when it is complete and synced, and the

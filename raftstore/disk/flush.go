@@ -97,9 +97,14 @@ func (db *DB) flusher() {
 		case <-tick.C:
 		case <-db.kick:
 		}
+		if db.copying() {
+			continue
+		}
 		// The error has gone to Fatal, and every later call returns it; or the disk is full,
 		// and the next tick tries again.
-		_ = db.flush()
+		if err := db.flush(); err == nil && db.shrink.done == nil {
+			db.beginCopy()
+		}
 	}
 }
 
@@ -135,6 +140,7 @@ func (db *DB) flushPending() error {
 		db.noteSize(f)
 		return nil
 	}
+	db.abandonCopy()
 	start := time.Now()
 	tot := db.totals
 	err := guard(func() error { return db.writePending(f, &p, &tot) })

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +126,7 @@ func TestFileSizeLimit(t *testing.T) {
 // TestFullDisk fills disks by writes. A flush waits then, in any number of tries, readers read, the node closes and starts, and with
 // room everything is there.
 func TestFullDisk(t *testing.T) {
+	stream := string(backup(t, 900))
 	for _, kib := range []int{400, 512, 640} {
 		for name, promises := range map[string]bool{"allocated": true, "sparse": false} {
 			t.Run(fmt.Sprintf("%d KiB, %s", kib, name), func(t *testing.T) {
@@ -136,7 +136,11 @@ func TestFullDisk(t *testing.T) {
 				dir := smallDisk(t, kib)
 				fill(t, dir, kib/8) // half
 				n := filepath.Join(dir, "n")
-				o := Options{Fatal: noFatal(t), FlushEvery: 1 << 60, MaxPendingBytes: 20_000}
+				flushes := 0
+				o := Options{Fatal: noFatal(t), FlushEvery: 1 << 60, MaxPendingBytes: 20_000, Commit: func(_ string, commit func() error) error {
+					flushes++
+					return commit()
+				}}
 				db := mustOpen(t, n, o)
 				m := newModel()
 				for range 2 {
@@ -150,16 +154,28 @@ func TestFullDisk(t *testing.T) {
 				}
 				durable := db.Durable()
 				totals := db.totals
-				for range 100 { // beyond what may be pending: this must not wait
+				flushes = 0
+				for range 100 { // beyond what may be pending
 					db.Record(m.apply(10))
+				}
+				if flushes > 0 || db.bytes < o.MaxPendingBytes {
+					t.Fatalf("%d flushes by Record, %d bytes pending", flushes, db.bytes)
 				}
 				if err := db.Sync(); !errors.Is(err, ErrNoRoom) || db.Durable() != durable || db.totals != totals {
 					t.Fatalf("%v, durable %d, was %d", err, db.Durable(), durable)
 				}
+				// What came and went does not stay: the history has a hundred versions.
+				bytes := int64(8 * len(db.pending.removed))
+				for _, a := range db.pending.added {
+					bytes += a.bytes()
+				}
+				if len(db.pending.added) > 400 || db.bytes != bytes {
+					t.Fatalf("%d versions are pending, %d bytes, counted %d", len(db.pending.added), bytes, db.bytes)
+				}
 				if s := mustLoad(t, db); s.Applied() != durable {
 					t.Fatalf("state at %d, durable %d", s.Applied(), durable)
 				}
-				if _, err := db.Receive(bytes.NewReader(backup(t, 900))); !enospc(err) {
+				if _, err := db.Receive(strings.NewReader(stream)); !enospc(err) {
 					t.Fatalf("receive on a full disk: %v", err)
 				}
 				checkPages := func(db *DB) {
@@ -337,9 +353,9 @@ func TestFullAtEveryPage(t *testing.T) {
 				sparsely(t)
 			}
 			failed := map[string]bool{}
-			step := 1
+			step := 3
 			if testing.Short() {
-				step = 7
+				step = 13
 			}
 			done := false
 			for pages := 0; !done; pages += step {

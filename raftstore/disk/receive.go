@@ -69,6 +69,7 @@ func (db *DB) replace(in *Incoming) (*mvcc.State, error) {
 	if in.gone.Swap(true) {
 		return nil, ErrNoSnapshot
 	}
+	db.abandonCopy()
 	f, rec, tot, state, err := db.openIncoming(in)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,250 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"go.etcd.io/bbolt"
+)
+
+// bbolt uses the pages of deleted records again, but never makes a file shorter. When most of state.db is free, a compact copy
+// is written beside it, from one read transaction, and takes its name. Flushes wait meanwhile, so that the copy is all of the state; readers go
+// on with the old file until they let go. Whoever has to write at once abandons the copy.
+
+// shrinker is the copy that is being made, if any, and when the next one may be. Guarded by DB.writing, but for cancel and done.
+type shrinker struct {
+	pause time.Duration
+	again time.Time
+	done  chan struct{} // of the flusher: closed when the copy has ended; nil if there is none
+}
+
+const (
+	copyPause   = time.Minute
+	longestCopy = time.Hour
+	// copyChunk is copied before the next look at whether to go on, and then as long a pause. copySync is synced at once: a
+	// long sync at the end would stall those of the log.
+	copyChunk = 1 << 20
+	copySync  = 16 << 20
+)
+
+// errAbandoned ends a copy that is in the way.
+var errAbandoned = errors.New("a compact copy was abandoned")
+
+// wasteful reports whether a copy is worth its writes: it takes fewer than half of the pages, and frees many. It needs room for
+// itself and for two reserves: it must never be what fills a disk.
+func (db *DB) wasteful(f *file) bool {
+	s := f.bolt.Stats()
+	free := int64(s.FreePageN+s.PendingPageN) * int64(f.bolt.Info().PageSize)
+	if 2*free <= f.end || free < db.o.ShrinkBytes || db.waiting.Load() {
+		return false
+	}
+	room, ok := freeBytes(f.os)
+	return !ok || room > f.end-free+2*db.o.Reserve
+}
+
+// beginCopy starts a copy if it is time for one. Of the flusher.
+func (db *DB) beginCopy() {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	f, err := db.acquire()
+	if err != nil {
+		return
+	}
+	if time.Now().Before(db.shrink.again) || !db.wasteful(f) {
+		_ = f.release() // the DB has it
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	db.cancelCopy.Store(&cancel)
+	done := make(chan struct{})
+	db.shrink.done = done
+	go func() {
+		defer close(done)
+		defer cancel()
+		err := errors.Join(db.copyFile(ctx, f), f.release())
+		db.endCopy(err)
+	}()
+}
+
+// endCopy has the next copy wait longer after one in vain. Only what is wrong with state.db itself is fatal.
+func (db *DB) endCopy(err error) {
+	db.writing.Lock()
+	db.cancelCopy.Store(nil)
+	if err == nil {
+		db.shrink.pause = 0
+	} else {
+		db.shrink.pause = min(max(2*db.shrink.pause, copyPause), longestCopy)
+	}
+	db.shrink.again = time.Now().Add(max(db.shrink.pause, copyPause))
+	db.writing.Unlock()
+	if errors.Is(err, ErrDamaged) {
+		_ = db.fail(fmt.Errorf("read %s: %w", stateFile, err))
+	}
+}
+
+// abandonCopy ends a copy soon, if there is one. It does not wait for that.
+func (db *DB) abandonCopy() {
+	if cancel := db.cancelCopy.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
+
+// copying reports whether flushes that can wait should. Of the flusher.
+func (db *DB) copying() bool {
+	if db.shrink.done == nil {
+		return false
+	}
+	select {
+	case <-db.shrink.done:
+		db.shrink.done = nil
+		return false
+	default:
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.bytes < db.o.MaxPendingBytes/2
+}
+
+// copyFile writes a compact copy of f and puts it in its place. On an error there is no copy, and nothing has happened.
+func (db *DB) copyFile(ctx context.Context, f *file) error {
+	failpoint("shrink.begun")
+	path := filepath.Join(db.dir, stateFile+newSuffix)
+	err := guard(func() error { return copyRecords(ctx, f, path) })
+	var compact *file
+	if err == nil {
+		failpoint("shrink.copied")
+		compact, err = db.openCopy(path)
+	}
+	if err != nil {
+		return errors.Join(err, remove(db.dir, stateFile+newSuffix))
+	}
+	err = db.o.Commit(stateFile, func() error { return db.place(ctx, f, compact) })
+	if errors.Is(err, errAbandoned) {
+		return errors.Join(err, compact.release(), remove(db.dir, stateFile+newSuffix))
+	}
+	if err != nil {
+		return errors.Join(db.fail(err), compact.release())
+	}
+	failpoint("shrink.placed")
+	return f.release() // which the DB had
+}
+
+// openCopy opens a copy, with its reserve.
+func (db *DB) openCopy(path string) (*file, error) {
+	compact, _, _, err := openTrusted(path)
+	if err != nil {
+		return nil, err
+	}
+	there, err := compact.extend(compact.end + db.o.Reserve)
+	if err == nil && !there {
+		err = ErrNoRoom
+	}
+	if err != nil {
+		return nil, errors.Join(err, compact.release())
+	}
+	return compact, nil
+}
+
+// place gives a copy the name of what it is a copy of.
+func (db *DB) place(ctx context.Context, f, compact *file) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	db.mu.Lock()
+	// Who writes to the file has cancelled before, with the lock.
+	stop := ctx.Err() != nil || db.failed != nil || db.closed || db.file != f
+	db.mu.Unlock()
+	if stop {
+		return errAbandoned
+	}
+	if err := os.Rename(filepath.Join(db.dir, stateFile+newSuffix), filepath.Join(db.dir, stateFile)); err != nil {
+		return fmt.Errorf("%w: %w", errAbandoned, err)
+	}
+	failpoint("shrink.renamed")
+	// Both are whole, but what is written from now on must not be in one that a power loss takes away.
+	if err := syncDir(db.dir); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	db.file = compact
+	db.mu.Unlock()
+	db.noteSize(compact)
+	return nil
+}
+
+// copyRecords writes all that is in a file to another one, and makes that durable. It takes half of a core at most.
+func copyRecords(ctx context.Context, f *file, path string) (err error) {
+	b, err := newBuilder(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.abort())
+		}
+	}()
+	return f.bolt.View(func(tx *bbolt.Tx) error {
+		rec, want, err := describe(tx)
+		if err != nil {
+			return err
+		}
+		c := copier{ctx: ctx, b: b, since: time.Now()}
+		cursor := tx.Bucket(versionsBucket).Cursor()
+		for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
+			payload, sum, err := open(value)
+			if err == nil && len(key) != 8 {
+				err = ErrDamaged
+			}
+			if err != nil {
+				return fmt.Errorf("record %x: %w", key, err)
+			}
+			if err := c.add(proto.Revision(binary.BigEndian.Uint64(key)), payload, sum); err != nil {
+				return err
+			}
+		}
+		if b.totals != want {
+			return fmt.Errorf("found %+v, want %+v: %w", b.totals, want, ErrDamaged)
+		}
+		_, err = b.finish(rec)
+		return err
+	})
+}
+
+// copier adds records to a file at its leisure.
+type copier struct {
+	ctx      context.Context
+	b        *builder
+	n        int // bytes since the last look at ctx
+	unsynced int
+	since    time.Time
+}
+
+func (c *copier) add(r proto.Revision, payload []byte, sum uint32) error {
+	if err := c.b.add(r, payload, sum); err != nil {
+		return err
+	}
+	if c.n += len(payload); c.n < copyChunk {
+		return nil
+	}
+	if c.unsynced += c.n; c.unsynced >= copySync {
+		c.unsynced = 0
+		if err := c.b.file.Sync(); err != nil {
+			return err
+		}
+	}
+	c.n = 0
+	pause := time.NewTimer(time.Since(c.since))
+	defer pause.Stop()
+	select {
+	case <-c.ctx.Done():
+		return errAbandoned
+	case <-pause.C:
+	}
+	c.since = time.Now()
+	return nil
+}
