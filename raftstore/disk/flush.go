@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -190,12 +192,19 @@ func (db *DB) writePending(f *file, p *pending, tot *totals) error {
 	if err := tx.Commit(); err != nil {
 		// bbolt writes the pages, each of which it has spilled before, syncs, and writes the meta page. A page that
 		// could not be written is one that no meta page refers to, and bbolt has taken the transaction back.
-		if s := tx.Stats(); wal.NoRoom(err) && s.GetWrite() < s.GetSpill() {
+		// Of a file system that is read-only the meta page is as it was, too.
+		if s := tx.Stats(); wal.NoRoom(err) && (s.GetWrite() < s.GetSpill() || refusedWrite(err)) {
 			return db.noRoomFor(0, err)
 		}
 		return err
 	}
 	return f.measure()
+}
+
+// refusedWrite reports whether a write, and no sync, was refused as a whole because the file system is read-only.
+func refusedWrite(err error) bool {
+	var write *os.PathError
+	return errors.As(err, &write) && write.Op == "write" && write.Err == syscall.EROFS
 }
 
 // putBack puts what could not be written before what has come since. What came and went meanwhile is left out,

@@ -60,7 +60,9 @@ type WAL struct {
 	// The rest belongs to the changes.
 	buf    []byte
 	failed error
-	next   *preparation // of the segment behind the tail; nil if not begun
+	// owed is the first entry that is to be taken back, owedTo the last one; or 0.
+	owed, owedTo uint64
+	next         *preparation // of the segment behind the tail; nil if not begun
 
 	ready  atomic.Int64 // the size of the segment that is prepared behind the tail, or 0
 	spares spares
@@ -240,14 +242,18 @@ var errTwice = errors.New("there is an entry at this index already, or was")
 // them is in the log.
 func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	return w.change(func() error {
+		if err := w.takeBack(); err != nil {
+			return err
+		}
 		stored := 0
 		for stored < len(logs) {
 			n, err := w.store(logs[stored:])
 			if errors.Is(err, ErrNoRoom) && stored > 0 {
-				if undo := w.truncate(logs[0].Index); undo != nil {
-					// Not ErrNoRoom, whatever the reason is: some are in the log.
-					return fmt.Errorf("take back %d entries (%v) that were stored before: %v", stored, undo, err)
-				}
+				w.owed, w.owedTo = logs[0].Index, w.LastIndex()
+				w.mu.Lock()
+				w.dropAbove(w.owed - 1)
+				w.mu.Unlock()
+				return errors.Join(err, w.takeBack())
 			}
 			if err != nil {
 				return err
@@ -256,6 +262,15 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 		}
 		return nil
 	})
+}
+
+// takeBack makes durable that a part of a batch is no more. Where that finds no room, on a file system that is
+// read-only now, nothing is stored before it has. A start in between finds that part, as behind a kill.
+func (w *WAL) takeBack() error {
+	if w.owed == 0 {
+		return nil
+	}
+	return w.truncate(w.owed)
 }
 
 // change runs a change, unless one has failed.
@@ -362,7 +377,7 @@ func (w *WAL) begin(s *segment) int64 {
 	if s.end > 0 {
 		return s.end
 	}
-	h := header{number: s.number, follows: w.LastIndex(), size: uint32(s.size)}
+	h := header{number: s.number, follows: max(w.LastIndex(), w.owedTo), size: uint32(s.size)}
 	if len(w.segments) > 1 {
 		h.end = uint64(w.segments[len(w.segments)-2].end)
 	}
@@ -432,12 +447,17 @@ func (w *WAL) DeleteRange(min, max uint64) error {
 
 // truncate deletes the entries from an index on.
 func (w *WAL) truncate(from uint64) error {
-	if err := w.note(kindTruncate, max(from, 1)-1); err != nil {
+	from = max(from, 1)
+	if w.owed != 0 {
+		from = min(from, w.owed)
+	}
+	if err := w.note(kindTruncate, from-1); err != nil {
 		return err
 	}
+	w.owed, w.owedTo = 0, 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dropAbove(max(from, 1) - 1)
+	w.dropAbove(from - 1)
 	return nil
 }
 

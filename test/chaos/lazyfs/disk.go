@@ -29,6 +29,11 @@ type Disk struct {
 	used   int64 // bytes of pages that a name leads to
 	quota  int64 // 0: none
 	off    bool  // without current: what changes or syncs fails
+
+	operations int64         // that take room
+	refuseFrom int64         // of these; 0: none is refused
+	readOnly   bool          // all changes are refused then
+	refuseWith syscall.Errno // by which they are
 }
 
 // inode is a file or a directory. The fields that begin with "synced" are what a
@@ -72,18 +77,73 @@ func (d *Disk) make(mode uint32) *inode {
 	return i
 }
 
+// takesRoom is asked before each operation that needs room on the disk, and refuses those that Refuse was told of. d.mu is held.
+func (d *Disk) takesRoom() error {
+	d.operations++
+	if d.refuseFrom > 0 && d.operations >= d.refuseFrom {
+		d.faults.counts.full.Add(1)
+		return d.refuseWith
+	}
+	return nil
+}
+
+// changes is asked before each operation that changes something and needs no room. d.mu is held.
+func (d *Disk) changes() error {
+	if d.readOnly && d.refuseFrom > 0 && d.operations+1 >= d.refuseFrom {
+		return d.refuseWith
+	}
+	return nil
+}
+
+// Refuse has the operations that take room fail with an error from the n-th one from now on, until Heal. Those are: to make a file, and to
+// write or allocate a page that a file has not had before. With EROFS all changes fail.
+func (d *Disk) Refuse(n int64, with syscall.Errno) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.operations, d.refuseFrom, d.refuseWith, d.readOnly = 0, n, with, with == syscall.EROFS
+}
+
+// Operations is how many operations took room since Refuse was called.
+func (d *Disk) Operations() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.operations
+}
+
+// makeRoom makes the pages of a range count as used. d.mu is held.
+func (d *Disk) makeRoom(i *inode, at, length int64) error {
+	grown := int64(0)
+	for n := at / pageSize; n*pageSize < at+length; n++ {
+		if i.pages[n] == nil {
+			grown += pageSize
+		}
+	}
+	if grown == 0 {
+		return d.changes()
+	}
+	if d.quota > 0 && d.used+grown > d.quota {
+		d.faults.counts.full.Add(1)
+		return syscall.ENOSPC
+	}
+	return d.takesRoom()
+}
+
+// allocate is fallocate: it adds pages, and makes the file as long.
+func (d *Disk) allocate(i *inode, at, length int64) error {
+	if err := d.makeRoom(i, at, length); err != nil {
+		return err
+	}
+	for n := at / pageSize; n*pageSize < at+length; n++ {
+		d.page(i, n)
+		i.dirty[n] = true
+	}
+	i.size = max(i.size, at+length)
+	return nil
+}
+
 func (d *Disk) write(i *inode, at int64, data []byte) error {
-	if d.quota > 0 {
-		grown := int64(0)
-		for n := at / pageSize; n*pageSize < at+int64(len(data)); n++ {
-			if i.pages[n] == nil {
-				grown += pageSize
-			}
-		}
-		if grown > 0 && d.used+grown > d.quota {
-			d.faults.counts.full.Add(1)
-			return syscall.ENOSPC
-		}
+	if err := d.makeRoom(i, at, int64(len(data))); err != nil {
+		return err
 	}
 	i.size = max(i.size, at+int64(len(data)))
 	for len(data) > 0 {

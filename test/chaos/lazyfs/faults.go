@@ -71,6 +71,7 @@ func (d *Disk) Heal() {
 	d.Release()
 	d.faults.clear()
 	d.SetQuota(0)
+	d.Refuse(0, 0)
 }
 
 // CutAtSync takes the current away at the n-th sync from now, before it does

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // valid is how long the kernel may believe what it was told: nobody but it
@@ -86,6 +87,9 @@ func (p *protocol) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.Attr
 
 func (p *protocol) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	return p.change(in.NodeId, func(i *inode) error {
+		if err := p.d.changes(); err != nil {
+			return err
+		}
 		if in.Valid&fuse.FATTR_SIZE != 0 {
 			p.d.truncate(i, int64(in.Size))
 		}
@@ -103,6 +107,9 @@ func (p *protocol) add(parent uint64, name string, mode uint32, out *fuse.EntryO
 	return p.change(parent, func(dir *inode) error {
 		if _, ok := dir.names[name]; ok {
 			return syscall.EEXIST
+		}
+		if err := p.d.takesRoom(); err != nil {
+			return err
 		}
 		i := p.d.make(mode)
 		i.links = 1
@@ -137,6 +144,9 @@ func (p *protocol) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fu
 		if _, ok := dir.names[name]; ok {
 			return syscall.EEXIST
 		}
+		if err := p.d.takesRoom(); err != nil {
+			return err
+		}
 		i.links++
 		dir.names[name] = i.id
 		entry(i, out)
@@ -157,6 +167,9 @@ func (p *protocol) remove(dir *inode, name string) error {
 	if !ok {
 		return syscall.ENOENT
 	}
+	if err := p.d.changes(); err != nil {
+		return err
+	}
 	i := p.d.inodes[id]
 	if len(i.names) > 0 {
 		return syscall.ENOTEMPTY
@@ -167,7 +180,7 @@ func (p *protocol) remove(dir *inode, name string) error {
 }
 
 func (p *protocol) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
-	if in.Flags != 0 {
+	if in.Flags&^unix.RENAME_EXCHANGE != 0 {
 		return fuse.EINVAL
 	}
 	return p.change(in.NodeId, func(dir *inode) error {
@@ -175,6 +188,17 @@ func (p *protocol) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string)
 		id, ok := dir.names[from]
 		if !ok || target == nil {
 			return syscall.ENOENT
+		}
+		if err := p.d.changes(); err != nil {
+			return err
+		}
+		if in.Flags&unix.RENAME_EXCHANGE != 0 {
+			other, ok := target.names[to]
+			if !ok {
+				return syscall.ENOENT
+			}
+			dir.names[from], target.names[to] = other, id
+			return nil
 		}
 		if old, ok := target.names[to]; ok && old != id {
 			if err := p.remove(target, to); err != nil {
@@ -209,6 +233,13 @@ func (p *protocol) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint
 		return 0, s
 	}
 	return uint32(len(data)), s
+}
+
+func (p *protocol) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	if in.Mode != 0 {
+		return fuse.Status(syscall.EOPNOTSUPP)
+	}
+	return p.change(in.NodeId, func(i *inode) error { return p.d.allocate(i, int64(in.Offset), int64(in.Length)) })
 }
 
 func (p *protocol) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.OK }
