@@ -240,8 +240,11 @@ func (w *worker) step() {
 		}
 	case p < 87:
 		w.snapshot()
-	case p < 94:
+	case p < 92:
 		w.install()
+	case p < 95:
+		w.flush.Wait() // it would abandon the copy
+		w.must(w.node.db.Shrink())
 	default:
 		w.stop()
 		w.start()

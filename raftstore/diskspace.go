@@ -100,7 +100,7 @@ type diskSpace struct {
 	refused      chan struct{} // a write of the log has found no room
 
 	mu       sync.Mutex
-	own      *proto.DiskSpace
+	own      *proto.DiskSpace            // nil before the first look
 	others   map[proto.NodeID]diskReport // what voters have said to this node
 	cluster  *proto.DiskSpace
 	base     int64 // what was stored when the cluster's disks became low
@@ -132,7 +132,7 @@ func (r diskReport) taken() int64 {
 
 func newDiskSpace(trailing uint64) *diskSpace {
 	d := &diskSpace{
-		refused: make(chan struct{}, 1), own: &proto.DiskSpace{}, cluster: &proto.DiskSpace{},
+		refused: make(chan struct{}, 1), cluster: &proto.DiskSpace{},
 		others: map[proto.NodeID]diskReport{}, trailing: trailing,
 	}
 	d.taken.Store(math.MaxInt64)
@@ -188,7 +188,8 @@ func (d *diskSpace) follow(disks *proto.DiskSpace) {
 	d.cluster = disks
 }
 
-// Disk says what this node's disk has room for, and what those of the cluster have as far as this node knows.
+// Disk says what this node's disk has room for, and what those of the cluster have as far as this node knows. Both may be empty, or nil, at
+// a start.
 func (s *Store) Disk() (own, cluster *proto.DiskSpace) {
 	s.disks.mu.Lock()
 	defer s.disks.mu.Unlock()
@@ -208,6 +209,7 @@ func (s *Store) ownDisk() *proto.DiskSpace {
 func (s *Store) watchDisk() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	s.lookAtDisk(false)
 	for {
 		refused := false
 		select {
@@ -226,7 +228,7 @@ func (s *Store) lookAtDisk(refused bool) {
 	bounds, given := s.cfg.Limits.roomBounds(), d.given.Load()
 	now := s.roomNow(time.Now(), refused)
 	d.mu.Lock()
-	was := d.own.Level
+	was := d.own.GetLevel()
 	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.free, TakesBytes: bounds.takes(now)}
 	d.own = own
 	d.mu.Unlock()
@@ -457,7 +459,10 @@ func diskExceeded(e *proto.Exceeded, disks *proto.DiskSpace) *proto.Exceeded {
 var errDiskFull = errors.New("this node's disk is full: it does not campaign")
 
 // mayLead reports whether the log has room for a leader's first entries.
-func (s *Store) mayLead() bool { return s.log.Room().Bytes >= leadsWith || s.log.Room().Wanted == 0 }
+func (s *Store) mayLead() bool {
+	own, _ := s.Disk()
+	return own.GetLevel() < diskFull || s.log.Room().Bytes >= leadsWith
+}
 
 // freeBytes is what the file system has room for.
 func (s *Store) freeBytes() int64 {

@@ -237,14 +237,14 @@ func testFullDisks(t *testing.T, full int, leads bool) {
 		f()
 	}
 	c.eventually("room for all", func() error {
+		for _, m := range c.nodes {
+			if own, cluster := m.Disk(); own.GetLevel() != diskEnough || cluster.GetLevel() != diskEnough {
+				return fmt.Errorf("%s: %v, %v", m.id, own, cluster)
+			}
+		}
 		r, err := put("t", "large", 200<<10)
 		if err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
 			return fmt.Errorf("%v %v", r, err)
-		}
-		for _, m := range c.nodes {
-			if own, cluster := m.Disk(); own.Level != diskEnough || cluster.Level != diskEnough {
-				return fmt.Errorf("%s: %v, %v", m.id, own, cluster)
-			}
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -100,7 +101,7 @@ func BenchmarkInstall(b *testing.B) {
 	}
 }
 
-// BenchmarkFlush: a second's writes of a busy node, which replace others, and what goes by the history's floor.
+// BenchmarkFlush: a second's writes of a busy node, and the versions that the history's floor passes.
 func BenchmarkFlush(b *testing.B) {
 	for _, n := range []int{20, 2000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -125,4 +126,16 @@ func BenchmarkFlush(b *testing.B) {
 			b.ReportMetric(float64(db.Size())/(1<<20), "MiB")
 		})
 	}
+}
+
+// BenchmarkShrink: a compact copy, from its first record to its last sync. A pause follows each MiB.
+func BenchmarkShrink(b *testing.B) {
+	const n = 100_000
+	db := mustOpen(b, bigDir(b, n), Options{})
+	to := filepath.Join(b.TempDir(), stateFile)
+	b.SetBytes(n * 1024)
+	for b.Loop() {
+		must(b, copyRecords(b.Context(), db.file, to))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
 }

@@ -31,8 +31,8 @@ type Options struct {
 	FlushBytes int64
 	// MaxPendingBytes is where Record begins to wait for the disk. Default 64 MiB.
 	MaxPendingBytes int64
-	// Reserve is what is allocated behind the pages of the file, so that a full disk
-	// has room for what deletes write. Default 32 MiB.
+	// Reserve is how many bytes are allocated behind the pages of the file, so that
+	// deletes find room on a full disk. Default 32 MiB.
 	Reserve int64
 	// ShrinkBytes is how much has to be free in the file, and more than half of it, before a
 	// compact copy takes its place. Default 64 MiB.
@@ -357,7 +357,7 @@ func (db *DB) acquire() (*file, error) {
 // Durable is the applied index on disk.
 func (db *DB) Durable() proto.Revision { return proto.Revision(db.durable.Load()) }
 
-// Size of state.db in bytes, with what is allocated behind its pages.
+// Size of state.db in bytes, the reserve behind its pages included.
 func (db *DB) Size() int64 { return db.size.Load() }
 
 // fail ends the DB. The first error is the one that counts.
@@ -376,7 +376,7 @@ func (db *DB) fail(err error) error {
 }
 
 // Close flushes everything recorded and closes the file, unless a stream still
-// reads it: then the stream's end does. What the disk has no room for is in the log
+// reads it: then the stream's end does. Changes for which the disk has no room are in the log
 // only. A second call returns nil.
 func (db *DB) Close() error {
 	db.mu.Lock()
@@ -401,6 +401,7 @@ func (db *DB) Close() error {
 	close(db.quit)
 	<-db.done
 	if db.shrink.done != nil { // the flusher has ended
+		db.abandonCopy() // the flusher may have begun one meanwhile
 		<-db.shrink.done
 	}
 	if err := errors.Join(err, f.release()); err != nil {

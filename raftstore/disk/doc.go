@@ -86,5 +86,5 @@
 // through Fatal: after a failed sync nobody knows what is on disk. The receipt
 // of a snapshot may fail without that; it touches neither. And a flush that finds no
 // room for its pages waits for it (ErrNoRoom): it has not begun, the file is as it was, and
-// the log has what is pending.
+// the log has the pending changes.
 package disk

@@ -34,6 +34,9 @@ var (
 	// ErrNoRoom is returned for a change for which the disk has no room, or which it does not take because it is read-only.
 	// Nothing of it is left. The log has the same error.
 	ErrNoRoom = wal.ErrNoRoom
+	// ErrEndRefused is passed to Fatal when the disk has no room for entries that take the place of others, which are cut already, or for a
+	// change of members that this node leads: see Log.forgets.
+	ErrEndRefused = errors.New("the disk has no room for what Raft counts on: start again, nothing is lost")
 	// ErrClosed is returned after Close, or when a snapshot was cancelled.
 	ErrClosed = errors.New("closed")
 	// ErrNoSnapshot is returned for a snapshot that is not, or no longer, there.

@@ -16,7 +16,7 @@ const (
 	receivingFile = "state.db.receiving"
 	incomingFile  = "state.db.incoming"
 	metaFile      = "snapshot.meta"
-	// spareFile is what the next snapshot.meta is written to. What is in it is never read.
+	// spareFile is the file that the next snapshot.meta is written to. It is never read.
 	spareFile = "snapshot.meta.spare"
 	// firstFile is what the first one is written to.
 	firstFile = "snapshot.meta.first"

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -132,16 +131,24 @@ func (db *DB) flushPending() error {
 		defer db.mu.Unlock()
 		return ErrClosed
 	}
-	p, bytes, f := db.pending, db.bytes, db.file
-	db.pending = pending{}
+	f, nothing := db.file, db.pending.state == nil
 	db.mu.Unlock()
-	if p.state == nil {
+	if nothing {
 		if err := db.keepReserve(f, 0); err != nil {
 			return db.fail(err)
 		}
 		db.noteSize(f)
 		return nil
 	}
+	if err := db.stillNoRoom(f); errors.Is(err, ErrNoRoom) {
+		return err
+	} else if err != nil {
+		return db.fail(err)
+	}
+	db.mu.Lock()
+	p, bytes := db.pending, db.bytes
+	db.pending = pending{}
+	db.mu.Unlock()
 	db.abandonCopy()
 	start := time.Now()
 	tot := db.totals
@@ -168,9 +175,6 @@ func (db *DB) flushPending() error {
 
 // writePending commits one transaction. On ErrNoRoom the file is as it was.
 func (db *DB) writePending(f *file, p *pending, tot *totals) error {
-	if err := db.stillNoRoom(f); err != nil {
-		return err
-	}
 	free := f.bolt.Stats().FreePageN
 	tx, err := f.bolt.Begin(true)
 	if err != nil {
@@ -183,17 +187,19 @@ func (db *DB) writePending(f *file, p *pending, tot *totals) error {
 	}
 	most, least := d.bytes(f.end/d.pageSize, free)
 	if f.end+most > f.size && d.removals != (leaves{}) {
-		d.recount(tx.Bucket(versionsBucket), slices.Clone(p.removed))
+		if err := d.recount(f.bolt, slices.Clone(p.removed)); err != nil {
+			return err
+		}
 		most, least = d.bytes(f.end/d.pageSize, free)
 	}
 	if err := db.makeRoom(f, most, least); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		// bbolt writes the pages, each of which it has spilled before, syncs, and writes the meta page. A page that
-		// could not be written is one that no meta page refers to, and bbolt has taken the transaction back.
+		// bbolt writes all pages that it has spilled, syncs, and writes the meta page. If one of the former could not
+		// be written, no meta page refers to any of them, and bbolt has taken the transaction back.
 		// Of a file system that is read-only the meta page is as it was, too.
-		if s := tx.Stats(); wal.NoRoom(err) && (s.GetWrite() < s.GetSpill() || refusedWrite(err)) {
+		if s := tx.Stats(); wal.NoRoom(err) && (s.GetWrite() < s.GetSpill() || errors.Is(err, syscall.EROFS) && refusedWrite(err)) {
 			return db.noRoomFor(0, err)
 		}
 		return err
@@ -201,15 +207,10 @@ func (db *DB) writePending(f *file, p *pending, tot *totals) error {
 	return f.measure()
 }
 
-// refusedWrite reports whether a write, and no sync, was refused as a whole because the file system is read-only.
-func refusedWrite(err error) bool {
-	var write *os.PathError
-	return errors.As(err, &write) && write.Op == "write" && write.Err == syscall.EROFS
-}
-
-// putBack puts what could not be written before what has come since. What came and went meanwhile is left out,
-// so that what waits is bounded by the state.
+// putBack puts changes that could not be written back, before the newer ones. Versions that came and went among them
+// are left out, so that the size of the state bounds how much waits.
 func (db *DB) putBack(p pending) {
+	bytes := p.settle(db.Durable())
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.pending.state != nil {
@@ -217,17 +218,20 @@ func (db *DB) putBack(p pending) {
 		p.removed = append(p.removed, db.pending.removed...)
 		p.state = db.pending.state
 	}
-	db.bytes -= p.settle(db.Durable())
+	db.bytes -= bytes
 	db.pending = p
 }
 
-// settle leaves out what came and went behind the file's applied index, and returns how many bytes that was.
+// settle leaves out versions that came and went behind the file's applied index, and returns how many bytes they had.
 func (p *pending) settle(durable proto.Revision) (bytes int64) {
 	came := map[proto.Revision]bool{} // of those that went: whether their versions are here
 	for _, r := range p.removed {
 		if r > durable {
 			came[r] = false
 		}
+	}
+	if len(came) == 0 {
+		return 0
 	}
 	p.added = slices.DeleteFunc(p.added, func(a Added) bool {
 		_, went := came[a.Version.Revision]
@@ -252,6 +256,7 @@ func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision, d *de
 	versions, meta := tx.Bucket(versionsBucket), tx.Bucket(metaBucket)
 	// Revisions only grow: a page is never inserted into again.
 	versions.FillPercent = 1
+	d.lastLeaf(versions) // before removals: bbolt's cursors do not get out of leaves that have become empty
 	// What came and went while it was pending never reaches the disk.
 	gone := map[proto.Revision]bool{}
 	for _, r := range p.removed {
@@ -265,7 +270,6 @@ func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision, d *de
 		}
 		d.removed(r, n)
 	}
-	d.lastLeaf(versions)
 	last := durable
 	for _, a := range p.added {
 		r := a.Version.Revision

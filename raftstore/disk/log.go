@@ -197,7 +197,7 @@ func (l *Log) set(what string, f func() error) error {
 			return nil
 		}
 		err = fmt.Errorf("log: %s: %w", what, err)
-		if !wal.NoRoom(err) {
+		if !refusedWrite(err) {
 			l.o.Fatal(err)
 			return err
 		}
@@ -236,7 +236,7 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	start := time.Now()
 	if err := l.write("store entries", func() error { return l.backend.StoreLogs(logs) }); err != nil {
 		if errors.Is(err, ErrNoRoom) && l.forgets(logs) {
-			l.o.Fatal(err)
+			l.o.Fatal(fmt.Errorf("%w: %w", ErrEndRefused, err))
 		}
 		return err
 	}

@@ -71,7 +71,7 @@ func (m *meta) encode() ([]byte, error) {
 	return seal(append(b, body...)), nil
 }
 
-// write makes it the directory's, in which no node runs.
+// write makes it the meta of a directory in which no node runs.
 func (m *meta) write(dir string) error {
 	b, err := m.encode()
 	if err != nil {
@@ -85,12 +85,12 @@ func (m *meta) write(dir string) error {
 // and the two change names.
 type metaFiles struct {
 	dir string
-	// unsure: the names were exchanged, and may not be on the disk. Then the spare may be what the next start
-	// finds as snapshot.meta, and must not be written to.
+	// unsure: the names were exchanged, and the exchange may not be on the disk. Then the next start may find the
+	// spare as snapshot.meta, so it must not be written to.
 	unsure bool
 }
 
-// spareBytes is what a spare has room for: one block, and twenty members or so.
+// spareBytes is the size of a spare, one block.
 const spareBytes = 4096
 
 // prepare makes the spare, and what becomes the first snapshot.meta, if they are not there. Without room they will be later.
@@ -123,7 +123,7 @@ func (f *metaFiles) prepareFile(name string) error {
 	return fmt.Errorf("prepare %s: %w", name, err)
 }
 
-// write makes m the directory's.
+// write makes m the directory's meta.
 func (f *metaFiles) write(m *meta) error {
 	content, err := m.encode()
 	if err != nil {

@@ -43,7 +43,7 @@ func TestMetaFiles(t *testing.T) {
 			}
 			must(t, os.WriteFile(filepath.Join(dir, spareFile), bytes.Repeat([]byte{byte(i)}, 100*i), fileMode))
 		}
-		// What a start finds in the spare does not count.
+		// A start does not look at the spare.
 		must(t, os.Remove(filepath.Join(dir, metaFile)))
 		if m, err := readMeta(dir); m != nil || err != nil {
 			t.Fatalf("%+v, %v", m, err)

@@ -14,14 +14,20 @@ import (
 	"github.com/quorate/quorate/raftstore/wal"
 )
 
+// refusedWrite reports whether a write found no room, and not a sync: of what a failed sync has left nobody knows.
+func refusedWrite(err error) bool {
+	var write *os.PathError
+	return errors.As(err, &write) && write.Op == "write" && wal.NoRoom(write.Err)
+}
+
 // errUnsupported is returned by calls that a system or a file system does not have.
 var errUnsupported = errors.New("not supported here")
 
-// allocateRange is where tests put a file system whose promises do not hold.
+// allocateRange is a variable for tests, which replace it by one that breaks its promise.
 var allocateRange = allocate
 
-// allocate makes the bytes from one offset to another one exist: later writes there need no more room. What is
-// there already stays, unless the file system cannot allocate: then they become zeros.
+// allocate allocates the range from one offset of a file to another, so that later writes there need no more room.
+// The file system keeps the data of the range. Where it cannot allocate, zeros are written over them.
 func allocate(f *os.File, from, to int64) error {
 	err := fallocate(f, from, to-from)
 	if !errors.Is(err, errUnsupported) {
@@ -38,7 +44,7 @@ func allocate(f *os.File, from, to int64) error {
 	return nil
 }
 
-// adopt finds out how far a file is allocated that another process may have made.
+// adopt finds out how far a file is allocated. Another process may have made it.
 func (f *file) adopt() error {
 	if err := f.measure(); err != nil {
 		return err
@@ -81,8 +87,8 @@ func (f *file) extend(to int64) (bool, error) {
 		return false, err
 	}
 	if err := allocateRange(f.os, f.size, to); err != nil {
-		// Some file systems keep what they could allocate. The log needs it more. If that fails as well, the
-		// file is only longer.
+		// Some file systems keep the part that they could allocate, and the log needs it more. If the truncation
+		// fails as well, the file is only longer.
 		_ = f.os.Truncate(info.Size())
 		if wal.NoRoom(err) {
 			return false, nil
@@ -106,14 +112,14 @@ func (db *DB) keepReserve(f *file, need int64) error {
 	}
 	to := want + min(max(f.end/4, 1<<20), 16<<20, db.o.Reserve)
 	if free, ok := freeBytes(f.os); ok && free < to-f.size {
-		return nil // without trying: it would take what is left from the log for a moment
+		return nil // without trying, which would take the last room from the log for a moment
 	}
 	_, err := f.extend(to)
 	return err
 }
 
-// demand is an estimate of the pages that a transaction takes, a high one. What it is wrong by does no harm: bbolt
-// writes pages behind what is allocated too, and if there is no room for one, it has not begun with the meta page.
+// demand is a high estimate of the pages that a transaction takes. An estimate that is too low does no harm: bbolt
+// then writes pages where nothing is allocated, and if one of them finds no room, the meta page is not written yet.
 type demand struct {
 	pageSize int64
 	single   int64 // pages that are allocated alone
@@ -183,25 +189,32 @@ func (d *demand) removed(r proto.Revision, n int) {
 	}
 }
 
-// recount looks at what removals have left of leaves, where removed does not tell how much that is: of many records that
-// stood in a row, as the floor removes them, nothing is.
-func (d *demand) recount(versions *bbolt.Bucket, removed []proto.Revision) {
+// recount looks at what removals leave of leaves, in the file as it is, where removed does not tell how much that is: of many records that
+// stand in a row, as the floor removes them, nothing is left.
+func (d *demand) recount(bolt *bbolt.DB, removed []proto.Revision) error {
 	slices.Sort(removed)
 	d.removals = leaves{}
-	c := versions.Cursor()
-	var behind []byte // the key behind those that stood in a row
-	for i, r := range removed {
-		k, v := c.Seek(revisionKey(r))
-		if i > 0 && bytes.Equal(k, behind) {
-			continue
+	// Not in the transaction that removes them: bbolt's cursors do not get out of leaves that have become empty.
+	return bolt.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(versionsBucket).Cursor()
+		for i := 0; i < len(removed); {
+			begin, first := i, revisionKey(removed[i])
+			k, v := c.Seek(first)
+			for ; i < len(removed) && bytes.Equal(k, revisionKey(removed[i])); i++ {
+				k, v = c.Next()
+			}
+			if i == begin {
+				i++ // it came and went: it is not in the file
+				continue
+			}
+			d.removals.single++ // that is merged with another one
+			d.rest(k, v, c.Next)
+			c.Seek(first)
+			k, v = c.Prev()
+			d.rest(k, v, c.Prev)
 		}
-		behind = bytes.Clone(k)
-		d.removals.single++ // that is merged with another one
-		d.rest(k, v, c.Next)
-		c.Seek(revisionKey(r))
-		k, v = c.Prev()
-		d.rest(k, v, c.Prev)
-	}
+		return nil
+	})
 }
 
 // rest counts the records on one side of a removed one, as far as they may be in its leaf.
@@ -231,11 +244,11 @@ func (d *demand) bytes(pages int64, free int) (most, least int64) {
 	return max(runs*d.pageSize, least), least
 }
 
-// wait is what a flush waits for that has found no room.
+// wait describes a flush that has found no room.
 type wait struct {
-	size  int64 // that the file has to have; 0 if that is not known
+	size  int64 // the size that the file needs; 0 if it is not known
 	pause time.Duration
-	again time.Time // when to look again what it takes: that may have become less, and free pages more
+	again time.Time // when to estimate again: fewer pages may be needed by then, and more may be free
 }
 
 const longestPause = 2 * time.Second
@@ -253,7 +266,7 @@ func (db *DB) noRoomFor(size int64, why error) error {
 	return fmt.Errorf("%s has to grow to %d bytes: %w", stateFile, size, ErrNoRoom)
 }
 
-// stillNoRoom returns ErrNoRoom while it is not worth looking at what is pending.
+// stillNoRoom returns ErrNoRoom while it is not worth estimating again.
 func (db *DB) stillNoRoom(f *file) error {
 	w := &db.wait
 	if !db.waiting.Load() || !time.Now().Before(w.again) {

@@ -13,7 +13,7 @@ func fallocate(f *os.File, from, n int64) error {
 	for {
 		switch err := unix.Fallocate(int(f.Fd()), 0, from, n); {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
 			return errUnsupported
 		default:
 			return os.NewSyscallError("fallocate", err)
@@ -21,7 +21,7 @@ func fallocate(f *os.File, from, n int64) error {
 	}
 }
 
-// freeBytes is what anybody may still allocate in a file's file system, if that is known.
+// freeBytes returns how many bytes of a file's file system are free, if that is known.
 func freeBytes(f *os.File) (int64, bool) {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
@@ -30,7 +30,7 @@ func freeBytes(f *os.File) (int64, bool) {
 	return int64(s.Bavail) * int64(s.Bsize), true
 }
 
-// allocatedBytes is what a file takes on its disk.
+// allocatedBytes returns how many bytes a file takes on its disk.
 func allocatedBytes(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

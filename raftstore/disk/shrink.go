@@ -15,13 +15,13 @@ import (
 
 // bbolt uses the pages of deleted records again, but never makes a file shorter. When most of state.db is free, a compact copy
 // is written beside it, from one read transaction, and takes its name. Flushes wait meanwhile, so that the copy is all of the state; readers go
-// on with the old file until they let go. Whoever has to write at once abandons the copy.
+// on with the old file until they let go. A flush that cannot wait abandons the copy.
 
-// shrinker is the copy that is being made, if any, and when the next one may be. Guarded by DB.writing, but for cancel and done.
+// shrinker says when the next copy may be made, and whether one is being made. Guarded by DB.writing, but for done.
 type shrinker struct {
 	pause time.Duration
 	again time.Time
-	done  chan struct{} // of the flusher: closed when the copy has ended; nil if there is none
+	done  chan struct{} // of the flusher: closed when the copy has ended; nil without a copy
 }
 
 const (
@@ -37,7 +37,7 @@ const (
 var errAbandoned = errors.New("a compact copy was abandoned")
 
 // wasteful reports whether a copy is worth its writes: it takes fewer than half of the pages, and frees many. It needs room for
-// itself and for two reserves: it must never be what fills a disk.
+// itself and for two reserves, so that it never fills a disk.
 func (db *DB) wasteful(f *file) bool {
 	s := f.bolt.Stats()
 	free := int64(s.FreePageN+s.PendingPageN) * int64(f.bolt.Info().PageSize)
@@ -57,22 +57,44 @@ func (db *DB) beginCopy() {
 		return
 	}
 	if time.Now().Before(db.shrink.again) || !db.wasteful(f) {
-		_ = f.release() // the DB has it
+		_ = f.release() // the DB has a reference
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	db.cancelCopy.Store(&cancel)
 	done := make(chan struct{})
 	db.shrink.done = done
+	work := db.copier(f)
 	go func() {
 		defer close(done)
-		defer cancel()
-		err := errors.Join(db.copyFile(ctx, f), f.release())
-		db.endCopy(err)
+		db.endCopy(work())
 	}()
 }
 
-// endCopy has the next copy wait longer after one in vain. Only what is wrong with state.db itself is fatal.
+// copier returns a function that copies f and releases it. The copy can be abandoned from now on. Called with DB.writing.
+func (db *DB) copier(f *file) func() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	db.cancelCopy.Store(&cancel)
+	return func() error {
+		defer cancel()
+		return errors.Join(db.copyFile(ctx, f), f.release())
+	}
+}
+
+// Shrink puts a compact copy in the place of state.db, even if little of it is free. It is for tests.
+func (db *DB) Shrink() error {
+	db.writing.Lock()
+	f, err := db.acquire()
+	if err != nil {
+		db.writing.Unlock()
+		return err
+	}
+	work := db.copier(f)
+	db.writing.Unlock()
+	err = work()
+	db.endCopy(err)
+	return err
+}
+
+// endCopy has the next copy wait longer after one in vain. Only damage of state.db itself is fatal.
 func (db *DB) endCopy(err error) {
 	db.writing.Lock()
 	db.cancelCopy.Store(nil)
@@ -132,7 +154,7 @@ func (db *DB) copyFile(ctx context.Context, f *file) error {
 		return errors.Join(db.fail(err), compact.release())
 	}
 	failpoint("shrink.placed")
-	return f.release() // which the DB had
+	return f.release() // the DB's reference
 }
 
 // openCopy opens a copy, with its reserve.
@@ -151,12 +173,12 @@ func (db *DB) openCopy(path string) (*file, error) {
 	return compact, nil
 }
 
-// place gives a copy the name of what it is a copy of.
+// place gives a copy the name of its original.
 func (db *DB) place(ctx context.Context, f, compact *file) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	db.mu.Lock()
-	// Who writes to the file has cancelled before, with the lock.
+	// A writer cancels ctx before it changes the file, and has the lock.
 	stop := ctx.Err() != nil || db.failed != nil || db.closed || db.file != f
 	db.mu.Unlock()
 	if stop {
@@ -166,7 +188,7 @@ func (db *DB) place(ctx context.Context, f, compact *file) error {
 		return fmt.Errorf("%w: %w", errAbandoned, err)
 	}
 	failpoint("shrink.renamed")
-	// Both are whole, but what is written from now on must not be in one that a power loss takes away.
+	// Both files are whole, but later flushes must not go to one that a power loss takes away.
 	if err := syncDir(db.dir); err != nil {
 		return err
 	}
@@ -177,7 +199,7 @@ func (db *DB) place(ctx context.Context, f, compact *file) error {
 	return nil
 }
 
-// copyRecords writes all that is in a file to another one, and makes that durable. It takes half of a core at most.
+// copyRecords writes the records of a file to a new one, and makes that durable. It takes half of a core at most.
 func copyRecords(ctx context.Context, f *file, path string) (err error) {
 	b, err := newBuilder(path)
 	if err != nil {
@@ -193,7 +215,7 @@ func copyRecords(ctx context.Context, f *file, path string) (err error) {
 		if err != nil {
 			return err
 		}
-		c := copier{ctx: ctx, b: b, since: time.Now()}
+		c := copying{ctx: ctx, b: b, since: time.Now()}
 		cursor := tx.Bucket(versionsBucket).Cursor()
 		for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
 			payload, sum, err := open(value)
@@ -215,8 +237,8 @@ func copyRecords(ctx context.Context, f *file, path string) (err error) {
 	})
 }
 
-// copier adds records to a file at its leisure.
-type copier struct {
+// copying adds records to a file at its leisure.
+type copying struct {
 	ctx      context.Context
 	b        *builder
 	n        int // bytes since the last look at ctx
@@ -224,7 +246,7 @@ type copier struct {
 	since    time.Time
 }
 
-func (c *copier) add(r proto.Revision, payload []byte, sum uint32) error {
+func (c *copying) add(r proto.Revision, payload []byte, sum uint32) error {
 	if err := c.b.add(r, payload, sum); err != nil {
 		return err
 	}

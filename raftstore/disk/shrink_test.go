@@ -80,7 +80,7 @@ func TestShrink(t *testing.T) {
 		db.Record(m.apply(1))
 		select {
 		case done = <-placed:
-		case <-time.After(time.Millisecond): //sleep: the copy runs beside what is recorded
+		case <-time.After(time.Millisecond): //sleep: the copy runs beside Record
 		}
 	}
 	if db.Size() > 2<<20 {
@@ -104,7 +104,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestShrinkIsAbandoned: whoever has to write does, while a copy stands still. The next copy is made.
+// TestShrinkIsAbandoned: writes that cannot wait go on while a copy stands still. The next copy is made.
 func TestShrinkIsAbandoned(t *testing.T) {
 	stream := backup(t, 900)
 	for _, at := range []string{"begun", "copied"} {

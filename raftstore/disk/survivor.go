@@ -73,8 +73,8 @@ func survivorIn(dir string) (s Survivor, state *mvcc.State, err error) {
 			return s, nil, ErrNoState
 		}
 	}
-	// Nothing may end the process: errors are returned.
-	db, err := Open(dir, Options{Fatal: func(error) {}})
+	// Nothing may end the process: errors are returned. Nor is there anything to keep a reserve for.
+	db, err := Open(dir, Options{Fatal: func(error) {}, Reserve: 1})
 	if err != nil {
 		return s, nil, err
 	}

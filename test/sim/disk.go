@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // drive is a process's data directory with a crash model. Every durable change of
@@ -31,6 +33,7 @@ type drive struct {
 	slow time.Duration // added: slow to 2*slow
 	fail error         // what commits fail with
 	once bool          // only the next one
+	full bool          // most changes find no room, and are not begun
 }
 
 // pending is a commit under way.
@@ -71,6 +74,14 @@ func (d *drive) commit(file string, change func() error) error {
 func (d *drive) change(p *pending) error {
 	d.mu.Lock()
 	defer d.mu.Unlock() // also when the commit ends the process
+	if d.full && !d.dead && !p.done && d.rng.IntN(10) < 7 {
+		d.dropLocked(p)
+		path := filepath.Join(d.dir, p.file)
+		if p.file == "raft.db" {
+			return &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+		}
+		return fmt.Errorf("write %s: %w", path, disk.ErrNoRoom)
+	}
 	if d.fail == nil || d.dead || p.done {
 		p.run()
 		d.dropLocked(p)

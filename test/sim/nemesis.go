@@ -55,6 +55,7 @@ var faults = map[string]fault{
 	"hung-disk":     (*nemesis).hungDisk,
 	"io-error":      (*nemesis).ioError,
 	"disk-full":     (*nemesis).diskFull,
+	"no-room":       (*nemesis).noRoom,
 	"transfer":      (*nemesis).transfer,
 	"undialled":     (*nemesis).undialled,
 	"behind":        (*nemesis).behind,
@@ -531,6 +532,12 @@ func (n *nemesis) ioError() ([]string, string, func()) {
 
 func (n *nemesis) diskFull() ([]string, string, func()) {
 	nodes, end := n.drives([]*seat{n.victim()}, func(d *drive) { d.fail, d.once = errFull, false }, func(d *drive) { d.fail = nil })
+	return nodes, "", end
+}
+
+// noRoom is a disk that another program fills and empties in turns: what finds no room is not begun, and the process goes on.
+func (n *nemesis) noRoom() ([]string, string, func()) {
+	nodes, end := n.drives(n.some(), func(d *drive) { d.full = true }, func(d *drive) { d.full = false })
 	return nodes, "", end
 }
 

@@ -355,4 +355,4 @@ func (s *seat) running() *node {
 }
 
 // expected are the ends of processes that faults explain.
-var expected = []error{errIO, errFull, disk.ErrHungDisk, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop, raftstore.ErrDeadEntries, raftstore.ErrEntriesLost}
+var expected = []error{errIO, errFull, disk.ErrHungDisk, disk.ErrEndRefused, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop, raftstore.ErrDeadEntries, raftstore.ErrEntriesLost}
