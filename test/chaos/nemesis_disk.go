@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -85,7 +86,7 @@ func slowDisks(ctx context.Context, r *run) error {
 }
 
 // brokenDisks lets a disk hang, fail and be full: the node must end by itself,
-// say why, and the others go on. A full disk need not end it.
+// say why, and the others go on. A full one must not end it.
 func brokenDisks(ctx context.Context, r *run) error {
 	for round := 0; ctx.Err() == nil; round++ {
 		n, err := r.victim(ctx, round/3)
@@ -159,25 +160,38 @@ func (r *run) failingDisk(ctx context.Context, n *Node) error {
 	return r.startAll(context.WithoutCancel(ctx), n)
 }
 
-// fullDisk leaves some room. state.db waits for more; the log has a segment prepared, and ends the process when it needs
-// the next one.
-func (r *run) fullDisk(ctx context.Context, n *Node) error {
-	defer r.fault("full disk", "", true, n)()
-	from := len(n.Log(0))
-	n.ExpectExit()
-	n.disk.SetQuota(n.disk.Used() + 64<<10)
-	if err := r.awaitAcks(ctx, 20, 20*time.Second); err != nil {
+// fullDisk fills the disks of some nodes, up to 64 KiB. They go on: what makes nothing larger is written, whoever leads.
+func (r *run) fullDisk(ctx context.Context, nodes ...*Node) error {
+	defer r.fault("full disk", "", false, nodes...)()
+	for _, n := range nodes {
+		n.disk.SetQuota(n.disk.Used() + 64<<10)
+	}
+	err := r.awaitAcks(ctx, 20, 20*time.Second)
+	rest(ctx, 3*time.Second)
+	if err == nil {
+		err = r.awaitAcks(ctx, 20, 20*time.Second)
+	}
+	for _, n := range nodes {
+		n.disk.SetQuota(0)
+	}
+	r.count("disks that were filled", len(nodes))
+	if err != nil {
 		return err
 	}
-	exit, alive := n.Gone(10 * time.Second)
-	n.disk.SetQuota(0)
-	if alive != nil {
-		n.Trust()
-		r.count("processes that outlived a full disk", 1)
-	} else if err := r.hasEndedItself(n, exit, from, "no space left on device"); err != nil {
-		return err
+	return r.awaitAcks(ctx, 20, 20*time.Second)
+}
+
+// fullDisks fills one, two, and all disks.
+func fullDisks(ctx context.Context, r *run) error {
+	for round := 0; ctx.Err() == nil; round++ {
+		nodes := slices.Clone(r.targets())
+		r.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		if err := r.fullDisk(ctx, nodes[:round%len(nodes)+1]...); err != nil {
+			return ended(ctx, err)
+		}
+		rest(ctx, time.Second)
 	}
-	return r.startAll(context.WithoutCancel(ctx), n)
+	return nil
 }
 
 // endsItself waits until a node's process has ended with code 2 and has said why.

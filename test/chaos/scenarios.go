@@ -95,6 +95,13 @@ var Scenarios = []Scenario{
 		Must: []string{"syncs hung", "syncs failed", "writes without room", "processes that ended themselves"},
 	},
 	{
+		Name: "full disks", About: "no room on one, two and three disks",
+		Shape:  Shape{Voters: 3, Disks: true, Settings: with(quick, long)},
+		Mix:    Mix{Writes: 0.8, Padding: 4000},
+		Length: 40 * time.Second, Nemesis: fullDisks,
+		Must: []string{"writes without room", "disks that were filled"},
+	},
+	{
 		Name: "damage", About: "torn, flipped and deleted files of one node, an old copy put back, replacement",
 		Shape:  Shape{Voters: 3, Settings: with(quick, long, "--promote-after=500ms", "--snapshot-interval=1s", "--snapshot-entries=50", "--trailing-logs=200")},
 		Length: 60 * time.Second, Nemesis: damaged,
