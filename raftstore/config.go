@@ -111,8 +111,8 @@ type Limits struct {
 	// with less than is written in that time, a node that needs a snapshot does not
 	// catch up under load. Default 1 GiB.
 	SnapshotLogBytes int64
-	// LogBytes is what the log's files take at most, beside SnapshotLogBytes. Where they are full, fewer entries than
-	// TrailingLogs are kept. Default 256 MiB.
+	// LogBytes is what the log's files take at most, beside SnapshotLogBytes: as much as the live keys, between 64 MiB and this. Where they
+	// are full, fewer entries than TrailingLogs are kept. Default 256 MiB.
 	LogBytes int64
 	// ReserveBytes are taken on the disk for when it is full. Default 64 MiB, none if it is below 0.
 	ReserveBytes int64

@@ -38,6 +38,8 @@ const (
 	handOverEvery = 10 * time.Second
 	// lowHistory bounds the history while disks are low: what was deleted takes room for as long as it is there.
 	lowHistory = 8 << 20
+	// leastLog is what the log may take in any case.
+	leastLog = 64 << 20
 	// leadsWith is what the log must have room for so that this node campaigns: its first entries as the leader.
 	leadsWith = 64 << 10
 )
@@ -272,7 +274,9 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 // boundLog keeps the log's files within their bytes: by what stays behind a snapshot, and by snapshots of its own, which
 // Raft takes by the number of entries only.
 func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64) {
-	d, bytes, pause := s.disks, s.cfg.Limits.LogBytes/2, compactEvery
+	// The log of a small state is small, too, but for what a follower may miss in a moment.
+	most := min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))
+	d, bytes, pause := s.disks, most/2, compactEvery
 	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
 		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
 	}
