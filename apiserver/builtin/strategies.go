@@ -87,6 +87,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
 
+		"members.quorate.io": &memberStrategy,
+
 		"clusterrolebindings.rbac.authorization.k8s.io": {ForUser: grants.storeBinding},
 		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole},
 		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding},

@@ -97,7 +97,7 @@ func decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 		return Body{Object: tree, JSON: text}, nil
 	}
 	accepted := []string{JSON, YAML, Protobuf}
-	if res != nil && res.Custom {
+	if res != nil && !res.HasProtobuf() {
 		accepted = accepted[:2]
 	}
 	return Body{}, status.UnsupportedMediaType(accepted)
@@ -122,7 +122,7 @@ func bodyType(contentType string, res *kinds.Resource) string {
 	case YAML:
 		return YAML
 	case Protobuf:
-		if res == nil || !res.Custom {
+		if res == nil || res.HasProtobuf() {
 			return Protobuf
 		}
 	}

@@ -150,7 +150,7 @@ func allowed(c *clause, m int, res *kinds.Resource) bool {
 	}
 	switch c.as {
 	case "":
-		return media[m].name != Protobuf || res == nil || !res.Custom
+		return media[m].name != Protobuf || res == nil || res.HasProtobuf()
 	case "Table":
 		return res != nil && !res.Virtual && media[m].name != Protobuf
 	default:
@@ -183,7 +183,7 @@ func notAcceptable(res *kinds.Resource, stream bool) error {
 	var names []string
 	for _, m := range media {
 		switch {
-		case m.name == Protobuf && res != nil && res.Custom, stream && !m.stream:
+		case m.name == Protobuf && res != nil && !res.HasProtobuf(), stream && !m.stream:
 		case stream:
 			names = append(names, m.name+";stream=watch")
 		default:

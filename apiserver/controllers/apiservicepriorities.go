@@ -39,4 +39,5 @@ var apiServicePriorities = map[apischema.GroupVersion]apiServicePriority{
 	{Group: "resource.k8s.io", Version: "v1"}:                   {16200, 21},
 	{Group: "discovery.k8s.io", Version: "v1"}:                  {16200, 15},
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}:      {16100, 21},
+	{Group: "quorate.io", Version: "v1"}:                        customPriority, // upstream has no such group
 }

@@ -315,7 +315,7 @@ func TestGroupOrder(t *testing.T) {
 	}
 	at := -1
 	for _, g := range groupsOf(registry, nil) {
-		if g.name == "" {
+		if g.name == "" || g.name == "quorate.io" { // upstream has no group of ours: it is the last
 			continue
 		}
 		i := slices.Index(upstream, g.name)

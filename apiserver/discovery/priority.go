@@ -12,7 +12,7 @@ import (
 // groupPriority is the order in which upstream lists its groups, highest first.
 // Clients resolve short names and kinds without a group in this order, so
 // `kubectl get events` means the core group only because that comes first.
-// Groups that are not listed have defaultPriority; equal ones sort by name.
+// Groups that are not listed, such as quorate.io, have defaultPriority; equal ones sort by name.
 var groupPriority = map[string]int{
 	"":                             18000,
 	"apiregistration.k8s.io":       20000,

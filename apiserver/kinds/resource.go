@@ -75,6 +75,8 @@ type Resource struct {
 	// Custom is set for resources from CustomResourceDefinitions: no protobuf,
 	// no strategic merge, list items carry kind and apiVersion.
 	Custom bool `json:"custom,omitempty"`
+	// JSONOnly: no Go type of it is published, so it has no protobuf.
+	JSONOnly bool `json:"jsonOnly,omitempty"`
 	// Resets are the fields that writes of the object cannot set, besides a status that is a
 	// subresource: dotted paths. So nobody owns them by such a write.
 	Resets []string `json:"resets,omitempty"`
@@ -241,6 +243,9 @@ func (r *Resource) IsStoredAs(form string) bool {
 	}
 	return r.SameFields && form[strings.IndexByte(form, '/')+1:] == r.StorageForm[strings.IndexByte(r.StorageForm, '/')+1:]
 }
+
+// HasProtobuf reports whether objects are spoken in protobuf.
+func (r *Resource) HasProtobuf() bool { return !r.Custom && !r.JSONOnly }
 
 // HasVerb reports whether the resource serves a verb.
 func (r *Resource) HasVerb(verb string) bool {

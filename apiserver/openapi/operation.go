@@ -64,7 +64,7 @@ type generator struct {
 // operations are those of a resource and its subresources.
 func operations(r *kinds.Resource) []operation {
 	g := &generator{r: r, prefix: prefixOf(r.Group, r.Version), list: listModel(r), produces: []string{typeJSON, typeYAML, typeProtobuf}}
-	if r.Custom {
+	if !r.HasProtobuf() {
 		g.produces = []string{typeJSON, typeYAML}
 	}
 	title, tag := groupName(r.Group)
@@ -166,7 +166,7 @@ func (g *generator) add(o operation) {
 func (g *generator) streams() []string {
 	out := append([]string(nil), g.produces...)
 	out = append(out, typeJSON+watchSuffix)
-	if !g.r.Custom {
+	if g.r.HasProtobuf() {
 		out = append(out, typeProtobuf+watchSuffix)
 	}
 	return out

@@ -12,26 +12,33 @@ import (
 
 // data/models holds one file per Go package of the Kubernetes API; a file has
 // one model per line, so that it can be cut into models without being parsed.
+// data/own has files of the same form, of packages that are not Kubernetes'.
 //
 //go:generate ./generate.sh
-//go:embed data/models/*.json data/models/VERSION data/models/written.txt
+//go:embed data/models/*.json data/models/VERSION data/models/written.txt data/own
 var modelFiles embed.FS
+
+// modelDirs are where models are.
+var modelDirs = [...]string{"data/models", "data/own"}
 
 // modelFile is a file that has been cut into models.
 type modelFile struct {
+	dir    string
 	once   sync.Once
 	models map[string]json.RawMessage
 }
 
 var fileSet = sync.OnceValue(func() map[string]*modelFile {
-	entries, err := modelFiles.ReadDir("data/models")
-	if err != nil {
-		panic(fmt.Sprintf("schema: embedded models: %v", err))
-	}
-	set := make(map[string]*modelFile, len(entries))
-	for _, e := range entries {
-		if pkg, ok := strings.CutSuffix(e.Name(), ".json"); ok {
-			set[pkg] = &modelFile{}
+	set := map[string]*modelFile{}
+	for _, dir := range modelDirs {
+		entries, err := modelFiles.ReadDir(dir)
+		if err != nil {
+			panic(fmt.Sprintf("schema: embedded models: %v", err))
+		}
+		for _, e := range entries {
+			if pkg, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+				set[pkg] = &modelFile{dir: dir}
+			}
 		}
 	}
 	return set
@@ -79,7 +86,7 @@ func packageOf(name string) (string, bool) {
 
 func (f *modelFile) load(pkg string) {
 	f.once.Do(func() {
-		b, err := modelFiles.ReadFile("data/models/" + pkg + ".json")
+		b, err := modelFiles.ReadFile(f.dir + "/" + pkg + ".json")
 		if err != nil {
 			panic(fmt.Sprintf("schema: embedded models: %v", err))
 		}

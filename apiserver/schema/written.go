@@ -17,20 +17,22 @@ const (
 	writtenOmitted writtenAs = '-' // nothing, and nothing of a value of zero
 )
 
-// writtenFields is data/models/written.txt: model -> field -> what becomes of it.
+// writtenFields are the files written.txt: model -> field -> what becomes of it.
 var writtenFields = sync.OnceValue(func() map[string]map[string]writtenAs {
-	raw, err := modelFiles.ReadFile("data/models/written.txt")
-	if err != nil {
-		panic(fmt.Sprintf("schema: embedded models: %v", err))
-	}
 	all := map[string]map[string]writtenAs{}
-	for line := range strings.Lines(string(raw)) {
-		words := strings.Fields(line)
-		fields := make(map[string]writtenAs, len(words)-1)
-		for _, w := range words[1:] {
-			fields[w[1:]] = writtenAs(w[0])
+	for _, dir := range modelDirs {
+		raw, err := modelFiles.ReadFile(dir + "/written.txt")
+		if err != nil {
+			panic(fmt.Sprintf("schema: embedded models: %v", err))
 		}
-		all[words[0]] = fields
+		for line := range strings.Lines(string(raw)) {
+			words := strings.Fields(line)
+			fields := make(map[string]writtenAs, len(words)-1)
+			for _, w := range words[1:] {
+				fields[w[1:]] = writtenAs(w[0])
+			}
+			all[words[0]] = fields
+		}
 	}
 	return all
 })

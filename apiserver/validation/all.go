@@ -7,7 +7,7 @@ var all = func() map[string]Kind {
 	m := map[string]Kind{}
 	for _, group := range []map[string]Kind{
 		coreKinds, appsKinds, batchKinds, networkingKinds, storageKinds, resourceKinds, rbacKinds,
-		admissionKinds, clusterKinds, aggregationKinds,
+		admissionKinds, clusterKinds, aggregationKinds, quorateKinds,
 	} {
 		maps.Copy(m, group)
 	}

@@ -1,0 +1,36 @@
+// Package quoratev1 has the Go types of the API group quorate.io/v1: what Quorate shows of itself
+// as objects of Kubernetes. Their schemas are in package schema, data/own.
+package quoratev1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is that of Members.
+var Resource = schema.GroupVersionResource{Group: "quorate.io", Version: "v1", Resource: "members"}
+
+// Member is a node of the cluster, as the leader sees it. The leader makes and deletes the objects;
+// who deletes one declares the member gone, and the leader removes it from the cluster.
+type Member struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Status            MemberStatus `json:"status,omitzero"`
+}
+
+// MemberStatus is what the leader knows of a member. It is written only when it changes, so
+// nothing that always changes is in it.
+type MemberStatus struct {
+	ID          string `json:"id,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Role        Role   `json:"role,omitempty"`
+	PeerAddress string `json:"peerAddress,omitempty"`
+	APIAddress  string `json:"apiAddress,omitempty"`
+	// Version and FeatureVersion are of its release, as it said when it last answered.
+	Version        string             `json:"version,omitempty"`
+	FeatureVersion int64              `json:"featureVersion,omitempty"`
+	Conditions     []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Role of a member: leader, voter or nonvoter.
+type Role string
