@@ -10,8 +10,7 @@ import (
 
 // autopilot promotes, while this node leads, the non-voters that want a vote and have been
 // caught up for Limits.Stable, completes removals that were interrupted, and drops token keys
-// that verify nothing any more. It never removes anybody itself: a cluster that shrinks by
-// itself loses its majority step by step.
+// that verify nothing any more. Members without a vote that are gone are removed by removeSilent.
 func (m *Manager) autopilot(ctx context.Context) {
 	tick := min(m.opt.Tick, max(m.opt.Limits.Stable/4, firstTick))
 	for sleep(ctx, tick, nil) == nil {

@@ -73,6 +73,10 @@ type Options struct {
 	// NonVoter says that the node wants to stay without a vote.
 	NonVoter bool
 
+	// RemoveNonvoterAfter is for how long a member without a vote has not answered the leader when
+	// it is removed. 0: it is never removed.
+	RemoveNonvoterAfter time.Duration
+
 	// Notices are what ClusterStatus tells operators beside the members. Default: nothing.
 	Notices func() []string
 
@@ -108,6 +112,7 @@ type Manager struct {
 	discovered   *discoveredPeers
 	formed       chan struct{} // closed when the node is part of a cluster
 	health       health
+	callers      callers // since the leader has last asked who is alive
 	transfers    transferGuard
 	changing     chan struct{}     // holds one token: one change at a time
 	joins, wrong bucket            // uses of join tokens, and tries with what is none
@@ -207,6 +212,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.publishTokenKey(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
+	wg.Go(func() { m.removeSilent(ctx) })
 	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.raiseFeatures(ctx) })
 	wg.Go(func() { m.limitStorage(ctx) })

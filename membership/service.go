@@ -60,6 +60,9 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 	}
 	if req.ClusterId != "" && req.ClusterId == string(m.id.Cluster()) {
 		m.found(req.Self) // a member that searches: see search
+		if m.raft.IsLeader() {
+			m.noteCaller(id)
+		}
 	}
 	cluster, members, err := m.announced()
 	if err != nil {

@@ -216,6 +216,9 @@ func (c *Config) checkFormation(bad *mistakes) {
 	}
 }
 
+// leastSilence is shorter than any restart that is worth waiting for.
+const leastSilence = 5 * time.Second
+
 // checkStore checks the times, the log and the history.
 func (c *Config) checkStore(bad *mistakes) {
 	for _, d := range []struct {
@@ -238,6 +241,9 @@ func (c *Config) checkStore(bad *mistakes) {
 		if d.value < d.least {
 			bad.add("%s: %s: must be at least %s", d.name, d.value, d.least)
 		}
+	}
+	if d := c.RemoveNonvoterAfter; d < 0 || d > 0 && d < leastSilence {
+		bad.add("remove-nonvoter-after: %s: must be 0 or at least %s", d, leastSilence)
 	}
 	if c.HistoryMaxBytes < 1 {
 		bad.add("history-max-bytes: %d: must be positive", c.HistoryMaxBytes)

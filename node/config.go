@@ -89,6 +89,9 @@ type Config struct {
 	HungDiskTimeout time.Duration
 	// PromoteAfter is how long a joined node must keep up before it gets a vote (promote-after).
 	PromoteAfter time.Duration
+	// RemoveNonvoterAfter is for how long a node without a vote does not answer the leader before it is removed from
+	// the cluster; 0 is for ever (remove-nonvoter-after).
+	RemoveNonvoterAfter time.Duration
 
 	// HistoryRetention is how far back watches and exact reads reach, less than 10 min, unless the
 	// history has more than HistoryMaxBytes (history-retention, history-max-bytes).
@@ -273,6 +276,7 @@ func Defaults() Config {
 
 		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
 		NoLeaderTimeout: 1600 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
+		RemoveNonvoterAfter: 72 * time.Hour, // longer than a machine is off over a weekend
 
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30, DiskReserveBytes: 64 << 20,
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,

@@ -129,7 +129,8 @@ func (n *Node) openMembership(context.Context) (err error) {
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: n.cfg.Version,
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
-		Notices: n.notices,
+		RemoveNonvoterAfter: n.cfg.RemoveNonvoterAfter,
+		Notices:             n.notices,
 		OnRemoved: func(proto.NodeID) {
 			n.listener.Expel(n.ofRemoved)
 			n.listener.ExpelKeys(func(key string) bool { return n.tokenKeys.Keys().Has(key) })

@@ -5,7 +5,7 @@ import "github.com/quorate/quorate/internal/cli"
 // sections are the settings of a node as its help groups them.
 var sections = []cli.Section{
 	{Title: "Node", Flags: []string{"name", "data-dir", "api-address", "api-advertise-address", "peer-address", "peer-advertise-address", "tls-san"}},
-	{Title: "Cluster", Flags: []string{"bootstrap-expect", "join", "token-file", "join-token", "nonvoter", "promote-after", "control-plane-endpoint", "component-kubeconfigs"}},
+	{Title: "Cluster", Flags: []string{"bootstrap-expect", "join", "token-file", "join-token", "nonvoter", "promote-after", "remove-nonvoter-after", "control-plane-endpoint", "component-kubeconfigs"}},
 	{Title: "Raft and storage", Flags: []string{
 		"heartbeat-timeout", "election-timeout", "leader-lease-timeout", "no-leader-timeout", "hung-disk-timeout",
 		"storage-bytes", "disk-reserve-bytes", "history-retention", "history-max-bytes", "snapshot-interval", "snapshot-entries", "trailing-logs", "snapshot-log-max-bytes",

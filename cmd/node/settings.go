@@ -59,6 +59,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.DurationVar(&c.NoLeaderTimeout, "no-leader-timeout", c.NoLeaderTimeout, "how long requests wait for a leader, or for one that has fallen silent, before they fail")
 	f.DurationVar(&c.HungDiskTimeout, "hung-disk-timeout", c.HungDiskTimeout, "a log write that takes longer ends the process")
 	f.DurationVar(&c.PromoteAfter, "promote-after", c.PromoteAfter, "how long a joined node must keep up before it gets a vote")
+	f.DurationVar(&c.RemoveNonvoterAfter, "remove-nonvoter-after", c.RemoveNonvoterAfter, "remove a node without a vote from the cluster when it has not answered the leader for so long; its data directory is worth nothing then; 0: never; the same on every node")
 	f.DurationVar(&c.HistoryRetention, "history-retention", c.HistoryRetention, "how far back watches and exact reads reach; must be less than 10m")
 	f.Int64Var(&c.StorageBytes, "storage-bytes", c.StorageBytes, "refuse what would make all objects take more than this many bytes; 0: a quarter of the memory. The least of all voters counts")
 	f.Int64Var(&c.DiskReserveBytes, "disk-reserve-bytes", c.DiskReserveBytes, "what the files take of the disk, in bytes, for when it is full; 0: nothing, then deletes may find no room on a full disk")
