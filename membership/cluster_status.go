@@ -10,11 +10,25 @@ import (
 )
 
 // ClusterStatus asks every member for its status. It needs no quorum: members
-// that do not answer are rows with an error.
+// that do not answer are rows with an error. Differences between their states are logged and counted.
 func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
+	out, conf, answers, err := m.ask(ctx)
+	if err == nil {
+		m.examine(conf, answers)
+	}
+	return out, err
+}
+
+// Look is ClusterStatus for those who ask all the time: what is wrong is logged and counted elsewhere.
+func (m *Manager) Look(ctx context.Context) (ClusterStatus, error) {
+	out, _, _, err := m.ask(ctx)
+	return out, err
+}
+
+func (m *Manager) ask(ctx context.Context) (ClusterStatus, Configuration, map[proto.NodeID]statusAnswer, error) {
 	conf, members, err := m.members()
 	if err != nil {
-		return ClusterStatus{}, err
+		return ClusterStatus{}, conf, nil, err
 	}
 	if len(members) == 0 { // not part of a cluster yet
 		self := m.self()
@@ -23,7 +37,6 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 		conf.Servers = []Server{{ID: m.id.ID(), Address: m.opt.PeerAddress}}
 	}
 	answers := m.askAll(ctx, conf.Servers)
-	m.examine(conf, answers)
 	out := mergeStatus(members, answers)
 	statuses := []*proto.NodeStatus{m.raft.Status(ctx)}
 	for _, a := range answers {
@@ -43,7 +56,7 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 	if m.opt.Notices != nil {
 		out.Notices = m.opt.Notices()
 	}
-	return out, nil
+	return out, conf, answers, nil
 }
 
 // mergeStatus makes the table out of the answers.

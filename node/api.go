@@ -189,6 +189,7 @@ func (n *Node) newLoops(definitions *crd.Registry, authorizer auth.Authorizer) *
 	return controllers.NewLoops(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
+		Members:       n.memberObjects(),
 		ServiceBlocks: n.serviceBlocks, Roots: n.publishedRoots(), Aggregator: n.aggregator, Authentication: n.authenticationInfo, Observer: n.metrics, Log: n.log,
 		Authorizer: authorizer, Joining: joining,
 		Signing: controllers.Signing{Authority: &authority.CertificateAuthority{Certificate: cert, PrivateKey: signer}, Duration: n.cfg.ClusterSigningDuration},

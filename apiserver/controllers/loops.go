@@ -28,6 +28,8 @@ type Config struct {
 	// Servers says where the API is served. Without a List, nothing keeps the Service
 	// kubernetes.
 	Servers Servers
+	// Members is the cluster whose members are shown as objects. Without Ask none are.
+	Members Members
 	// ServiceBlocks are the addresses of Services that the command line gives.
 	ServiceBlocks []netip.Prefix
 	// Roots are the certificates, in PEM, that vouch for the API: what the ConfigMap

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/quoratev1"
 )
 
 // Name of a controller, in upstream's words where upstream has it.
@@ -13,8 +15,8 @@ type Name string
 
 // The controllers that there are. Those up to ClusterRoleAggregationController are called as
 // in kube-controller-manager, but for that of the Service kubernetes, which upstream has in its
-// API server, where --endpoint-reconciler-type=none switches it off, and that of kubeadm's
-// configuration, which kubeadm init writes there. Those behind it are what
+// API server, where --endpoint-reconciler-type=none switches it off, that of members, which
+// upstream has not, and that of kubeadm's configuration, which kubeadm init writes there. Those behind it are what
 // upstream's API server does by itself, after whose post-start hooks they are called.
 const (
 	NamespaceController                Name = "namespace-controller"
@@ -22,6 +24,7 @@ const (
 	EventTTLController                 Name = "event-ttl-controller"
 	AccountController                  Name = "serviceaccount-controller"
 	KubernetesController               Name = "kubernetes-service-controller"
+	MemberController                   Name = "member-controller"
 	RootCAController                   Name = "root-ca-certificate-publisher-controller"
 	PolicyStatusController             Name = "validatingadmissionpolicy-status-controller"
 	ResourceQuotaController            Name = "resourcequota-controller"
@@ -68,6 +71,12 @@ var table = []controller{
 	{name: EventTTLController, run: (*Loops).expire},
 	{name: AccountController, manager: true, run: (*Loops).syncAccounts},
 	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
+	{
+		name: MemberController, run: (*Loops).syncMembers, failed: "showing the members as objects failed, restarting",
+		serves: func(l *Loops) bool {
+			return l.cfg.Members.Ask != nil && l.objects.Kinds().Lookup(quoratev1.Resource) != nil
+		},
+	},
 	{name: RootCAController, manager: true, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
 	{name: PolicyStatusController, manager: true, run: (*Loops).checkPolicies},
 	{name: ResourceQuotaController, manager: true, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},

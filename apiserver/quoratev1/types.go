@@ -10,6 +10,10 @@ import (
 // Resource is that of Members.
 var Resource = schema.GroupVersionResource{Group: "quorate.io", Version: "v1", Resource: "members"}
 
+// Finalizer holds a Member that is being deleted until it is out of the cluster. Who takes it off
+// takes the deletion back: the leader makes another object for the member.
+const Finalizer = "quorate.io/member"
+
 // Member is a node of the cluster, as the leader sees it. The leader makes and deletes the objects;
 // who deletes one declares the member gone, and the leader removes it from the cluster.
 type Member struct {
@@ -32,5 +36,26 @@ type MemberStatus struct {
 	Conditions     []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Role of a member: leader, voter or nonvoter.
+// Role of a member.
 type Role string
+
+// The roles.
+const (
+	Leader   Role = "leader"
+	Voter    Role = "voter"
+	Nonvoter Role = "nonvoter"
+)
+
+// Types of conditions.
+const (
+	// Ready: the member answers, follows the leader, and is not far behind.
+	Ready = "Ready"
+	// VoterCondition: the member has a vote.
+	VoterCondition = "Voter"
+	// LostEntries: it came back without entries that it had acknowledged, and must be replaced.
+	LostEntries = "LostEntries"
+	// WrongState: it has stopped because its state was wrong, and must be replaced.
+	WrongState = "WrongState"
+	// RemovalBlocked: the object is being deleted, and to remove the member now would endanger the cluster.
+	RemovalBlocked = "RemovalBlocked"
+)

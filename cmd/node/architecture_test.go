@@ -238,7 +238,7 @@ var rooms = map[string]room{
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree", "internal/loglimit",
+		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quoratev1", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// How command lines are read and explained: no command of its own.
 	"internal/cli":      {ours: []string{"internal/words"}, direct: noHTTP, reach: noKubernetes},

@@ -1,0 +1,48 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// farBehind is how many entries a member may have applied less than are committed before it is not ready: about what a busy
+// cluster commits in a second.
+const farBehind = 5000
+
+// Members are the members as this node has them in memory.
+func (m *Manager) Members() (MemberList, error) { return m.list() }
+
+// NotReady says why a member is not ready, in a word and for a person; empty: it is.
+func (st *ClusterStatus) NotReady(m *MemberStatus) (reason, why string) {
+	wrong, isWrong := st.WrongStates[m.ID]
+	switch {
+	case isWrong:
+		return "WrongState", wrong.Found
+	case m.LostEntries != "":
+		return "LostEntries", m.LostEntries
+	case m.Error != "":
+		return "NotAnswering", m.Error
+	case m.Role == "leader" && m.ID == st.Leader:
+		return "", ""
+	case st.Leader == "" || m.LeaderID != string(st.Leader):
+		return "NotFollowing", "it does not follow the leader"
+	case m.Lag > farBehind:
+		return "Behind", fmt.Sprintf("it has applied %d entries less than are committed", m.Lag)
+	}
+	return "", ""
+}
+
+// Remove removes a member by its id as the admin API does without force: a leader hands over first. Errors: ErrRefused, if that would
+// endanger the cluster. Of one that is no member it is none.
+func (m *Manager) Remove(ctx context.Context, id proto.NodeID) error {
+	ctx, cancel := context.WithTimeout(ctx, maxChangeTime)
+	defer cancel()
+	_, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_REMOVE, Member: &proto.Member{NodeId: string(id)}})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
