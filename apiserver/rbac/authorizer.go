@@ -151,7 +151,7 @@ func (z *Authorizer) Authorize(_ context.Context, a auth.Attributes) (auth.Decis
 
 func (x *Index) authorize(a *auth.Attributes) (auth.Decision, string, error) {
 	d, reason, err := x.decide(a, allows)
-	if d == auth.Allow || !reserved(a.Path) {
+	if d == auth.Allow || !isReserved(a) {
 		return d, reason, err
 	}
 	if admin, _, _ := x.decide(administration(a.User), allows); admin != auth.Allow {

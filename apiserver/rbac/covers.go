@@ -54,6 +54,8 @@ func (b bits) meets(c bits) bool {
 type words struct {
 	every bits               // those that allow all
 	named map[string][]int32 // those that name the word; few have many
+	// reserved, if it is not nil, says of which words those that allow all say nothing.
+	reserved func(word string) bool
 	// also, if it is not nil, adds the rules that allow a word by another one.
 	also func(word string, to bits)
 }
@@ -111,8 +113,9 @@ func newCoverage(ctx context.Context, own []rbacv1.PolicyRule) *coverage {
 			to.add(c.resources.named["*/"+sub]...)
 		}
 	}
-	// Who may read all paths but the reserved ones must not give those away.
+	// Who may do all but what is reserved must not give that away.
 	everything := administers(own)
+	c.groups.reserved = func(group string) bool { return group == ownGroup && !everything }
 	c.paths.also = func(path string, to bits) {
 		for n := range c.prefixes {
 			if n <= len(path) && (everything || !reserved(path) || namesTree(path[:n])) {
@@ -150,7 +153,9 @@ func (c *coverage) ended() error {
 // allowing is the set of rules that allow a word.
 func (c *coverage) allowing(w *words, word string) bits {
 	b := c.none()
-	copy(b, w.every)
+	if w.reserved == nil || !w.reserved(word) {
+		copy(b, w.every)
+	}
 	c.spend(len(w.named[word]))
 	b.add(w.named[word]...)
 	if w.also != nil {

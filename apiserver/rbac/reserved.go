@@ -31,11 +31,36 @@ func namesTree(pattern string) bool {
 	return strings.HasPrefix(pattern, "/quorate/") || strings.HasPrefix(pattern, "/debug/")
 }
 
+// ownGroup is the API group of Quorate's own objects.
+const ownGroup = "quorate.io"
+
+// reservedWrite reports whether a request writes objects of Quorate: who deletes a Member removes a node from the cluster.
+// kube-apiserver has nothing like them, either, and roles that were written for it allow to delete everything and mean
+// workloads: those of its controllers of namespaces and garbage do. A rule therefore counts only if it names the group; or if the user is
+// an administrator, which is a permission of the same group.
+func reservedWrite(a *auth.Attributes) bool {
+	if !a.ResourceRequest || a.APIGroup != ownGroup || a.Resource == administered {
+		return false
+	}
+	return a.Verb != "get" && a.Verb != "list" && a.Verb != "watch"
+}
+
+// isReserved reports whether rules count for a request only if they name what it is about.
+func isReserved(a *auth.Attributes) bool {
+	if a.ResourceRequest {
+		return reservedWrite(a)
+	}
+	return reserved(a.Path)
+}
+
+// administered is the resource that administration is a permission for.
+const administered = "clusters"
+
 // administration is the permission of an administrator: all rules count for them. The
 // resource is not served; the role cluster-admin allows it by its stars, and roles that
 // list verbs do not.
 func administration(u *auth.User) *auth.Attributes {
-	return &auth.Attributes{User: u, Verb: "administer", APIGroup: "quorate.io", Resource: "clusters", ResourceRequest: true}
+	return &auth.Attributes{User: u, Verb: "administer", APIGroup: ownGroup, Resource: administered, ResourceRequest: true}
 }
 
 // administers reports whether rules hold the permission of an administrator.

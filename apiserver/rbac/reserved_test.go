@@ -35,6 +35,13 @@ func TestReservedPathsAreNotGivenAway(t *testing.T) {
 		{"* * *; * at *", "get,post at /quorate/v1/snapshot /debug/*", false},
 		{"get at *; administer quorate.io clusters", "get at /quorate/v1/snapshot", false},
 		{"get at *", "administer quorate.io clusters", true},
+		{"delete * *", "delete quorate.io members", true},
+		{"delete * *; delete quorate.io *", "delete quorate.io members", false},
+		{"delete * *", "delete * *", false},
+		{"delete * *", "delete apps deployments", false},
+		{"delete,get quorate.io members", "delete quorate.io members", false},
+		{"* * *", "delete quorate.io members", false},
+		{"delete * *; administer quorate.io clusters", "delete quorate.io members", false},
 	} {
 		v, err := covers(context.Background(), rules(row.own), rules(row.others))
 		if err != nil || (len(v.missing) > 0) != row.missing {

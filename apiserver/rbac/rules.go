@@ -11,8 +11,11 @@ import (
 
 // allows reports whether a rule allows what is asked of somebody who is no administrator.
 func allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
-	if a.ResourceRequest || !reserved(a.Path) {
+	switch {
+	case !isReserved(a):
 		return allowsAdministrator(r, a)
+	case a.ResourceRequest:
+		return slices.Contains(r.APIGroups, ownGroup) && allowsAdministrator(r, a)
 	}
 	return matches(r.Verbs, a.Verb) && slices.ContainsFunc(r.NonResourceURLs, func(pattern string) bool {
 		return namesTree(pattern) && pathMatches([]string{pattern}, a.Path)
