@@ -107,7 +107,9 @@ type MemberStatus struct {
 	// the same hash, or one of them is broken.
 	StateHash   string `json:"stateHash,omitempty"`
 	StateHashAt uint64 `json:"stateHashAt,omitempty"`
-	Error       string `json:"error,omitempty"`
+	// DiskSpace is "low" or "full" if its disk has no room for what makes objects larger, and empty if it has.
+	DiskSpace string `json:"diskSpace,omitempty"`
+	Error     string `json:"error,omitempty"`
 }
 
 // ClusterStatus is what one node found out by asking all members.

@@ -107,6 +107,9 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
 	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
 	row.FeatureVersion = st.FeatureVersion
+	if level := st.GetDisk().GetLevel(); level != proto.DiskSpace_ENOUGH {
+		row.DiskSpace = strings.ToLower(level.String())
+	}
 	if n := len(st.Hashes); n > 0 {
 		row.StateHash, row.StateHashAt = fmt.Sprintf("%016x", st.Hashes[n-1].Hash), st.Hashes[n-1].Applied
 	}

@@ -22,7 +22,7 @@ import (
 
 // Members is the cluster that the objects Member show. All functions may be called at any time.
 type Members struct {
-	// List returns the members as this node has them in memory: without Down, Why, Version and what is lost or wrong.
+	// List returns the members as this node has them in memory: who they are, and nothing of how they are.
 	List func() ([]MemberSeen, error)
 	// Ask asks all members how they are.
 	Ask func(ctx context.Context) ([]MemberSeen, error)
@@ -40,6 +40,8 @@ type MemberSeen struct {
 	// Version and FeatureVersion are of its release; empty: it did not answer.
 	Version        string
 	FeatureVersion int64
+	// DiskSpace is low or full; empty: its disk has room.
+	DiskSpace string
 	// LostEntries and WrongState say, for a person, why it must be replaced. Empty: it need not.
 	LostEntries, WrongState string
 }

@@ -83,11 +83,15 @@ func nextMember(old *quoratev1.MemberStatus, m MemberSeen, now time.Time) quorat
 	} else {
 		set(quoratev1.VoterCondition, false, "HasNoVote", "it serves reads and watches, and takes no part in quorums")
 	}
-	for kind, found := range map[string]string{quoratev1.LostEntries: m.LostEntries, quoratev1.WrongState: m.WrongState} {
-		if found != "" {
-			set(kind, true, "MustBeReplaced", found)
-		} else {
-			meta.RemoveStatusCondition(&next.Conditions, kind)
+	for _, c := range []struct{ kind, reason, found string }{
+		{quoratev1.LostEntries, "MustBeReplaced", m.LostEntries},
+		{quoratev1.WrongState, "MustBeReplaced", m.WrongState},
+		{quoratev1.DiskSpaceLow, "NoRoom", diskWords(m.DiskSpace)},
+	} {
+		if c.found != "" {
+			set(c.kind, true, c.reason, c.found)
+		} else if c.kind != quoratev1.DiskSpaceLow || m.Version != "" { // one that does not answer has no more room than before
+			meta.RemoveStatusCondition(&next.Conditions, c.kind)
 		}
 	}
 	sortConditions(next.Conditions)
@@ -96,6 +100,17 @@ func nextMember(old *quoratev1.MemberStatus, m MemberSeen, now time.Time) quorat
 
 func sortConditions(list []metav1.Condition) {
 	slices.SortFunc(list, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+}
+
+// diskWords says that a disk has no room.
+func diskWords(space string) string {
+	switch space {
+	case "":
+		return ""
+	case "low":
+		return "its disk has no room for what makes objects larger: make room there"
+	}
+	return "its disk is " + space + ": make room there"
 }
 
 func roleOf(m MemberSeen) quoratev1.Role {
@@ -226,7 +241,7 @@ func changesOf(was *quoratev1.MemberStatus, m *quoratev1.Member) (out []eventTex
 		case c.Type == quoratev1.Ready && changed:
 			add(corev1.EventTypeWarning, "NotReady", c.Reason+": "+c.Message)
 		case c.Type == quoratev1.RemovalBlocked && (changed || before.Message != c.Message),
-			(c.Type == quoratev1.LostEntries || c.Type == quoratev1.WrongState) && changed:
+			(c.Type == quoratev1.LostEntries || c.Type == quoratev1.WrongState || c.Type == quoratev1.DiskSpaceLow) && changed:
 			add(corev1.EventTypeWarning, c.Type, c.Message)
 		}
 	}

@@ -153,6 +153,10 @@ func TestMemberChanges(t *testing.T) {
 		{"it has lost entries", voter, with(func(m *MemberSeen) { m.LostEntries, m.Down, m.Why = "up to 7", "LostEntries", "up to 7" }), false,
 			"Warning LostEntries: up to 7, Warning NotReady: LostEntries: up to 7"},
 		{"its state is wrong", voter, with(func(m *MemberSeen) { m.WrongState = "at 9" }), false, "Warning WrongState: at 9"},
+		{"its disk is full", voter, with(func(m *MemberSeen) { m.DiskSpace = "full" }), false, "Warning DiskSpaceLow: its disk is full: make room there"},
+		{"there is room again", with(func(m *MemberSeen) { m.DiskSpace = "low" }), voter, false, ""},
+		{"nobody knows", with(func(m *MemberSeen) { m.DiskSpace, m.Down, m.Why = "low", "NotAnswering", "no" }),
+			with(func(m *MemberSeen) { m.Version, m.Down, m.Why = "", "NotAnswering", "no" }), true, ""},
 		{"another release", voter, with(func(m *MemberSeen) { m.Version = "v2" }), false, ""},
 		{"another address", voter, with(func(m *MemberSeen) { m.PeerAddress = "192.0.2.9:7443" }), false, ""},
 	} {

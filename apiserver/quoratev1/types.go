@@ -52,6 +52,8 @@ const (
 	Ready = "Ready"
 	// VoterCondition: the member has a vote.
 	VoterCondition = "Voter"
+	// DiskSpaceLow: its disk has no room for what makes objects larger.
+	DiskSpaceLow = "DiskSpaceLow"
 	// LostEntries: it came back without entries that it had acknowledged, and must be replaced.
 	LostEntries = "LostEntries"
 	// WrongState: it has stopped because its state was wrong, and must be replaced.
