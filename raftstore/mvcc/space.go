@@ -28,6 +28,8 @@ const (
 	smallGrowth = 1 << 10
 	// spareOf is which part of the limit each spare part is, mostSpare the largest one.
 	spareOf, mostSpare = 16, 64 << 20
+	// longestRevision is how long a revision is that is put into a value.
+	longestRevision = 20
 	// mostStorage leaves room for sums.
 	mostStorage = 1 << 62
 )
@@ -137,6 +139,9 @@ func (s *State) NoRoomAbove(limit, part int64, w *proto.Write) *proto.Exceeded {
 	m := s.Mark()
 	if limit == 0 || w.Op != proto.Op_OP_PUT {
 		return nil
+	}
+	if s.space.used.Load()+storedBytes(w.Key, int64(len(w.Value)))+longestRevision <= limit {
+		return nil // whatever it replaces
 	}
 	var live *Version
 	if t := s.Table(w.Table); t != nil {
