@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/proto"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
@@ -35,6 +36,7 @@ func (n *Node) healthChecks() health.Config {
 			log, raftLog,
 			{Name: "state", Check: n.trustsState},
 			{Name: "membership", Check: n.isMember},
+			{Name: "disk-space", Check: n.hasDiskSpace},
 			readIndex,
 			{Name: "poststarthook/start-system-namespaces", Check: n.hasNamespaces},
 			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles},
@@ -56,6 +58,16 @@ func (n *Node) followsLog(context.Context) error {
 func (n *Node) trustsState(context.Context) error {
 	if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
 		return err
+	}
+	return nil
+}
+
+// hasDiskSpace fails while this node's disk has room for compaction only, and those of a majority have more: others serve
+// what this node soon cannot follow.
+func (n *Node) hasDiskSpace(context.Context) error {
+	own, cluster := n.store.Disk()
+	if own.GetLevel() == proto.DiskSpace_FULL && cluster.GetLevel() < proto.DiskSpace_FULL {
+		return errors.New("this node's disk is full, and others have room")
 	}
 	return nil
 }

@@ -2,9 +2,11 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/proto"
 )
 
 func TestStorageNotice(t *testing.T) {
@@ -35,5 +37,21 @@ func TestLargest(t *testing.T) {
 	}
 	if got := largest(all, 9); len(got) != 4 {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestDiskNotice(t *testing.T) {
+	for _, row := range []struct {
+		disks *proto.DiskSpace
+		want  string
+	}{
+		{nil, ""},
+		{&proto.DiskSpace{}, ""},
+		{&proto.DiskSpace{Nodes: []string{"n2"}}, "disk: full on n2; the cluster goes on with the others. Make room there"},
+		{&proto.DiskSpace{Level: proto.DiskSpace_LOW, Nodes: []string{"n1", "n2"}}, "disk: full on n1, n2; what makes objects take more is refused. Make room there, or delete objects"},
+	} {
+		if got := strings.Join(diskNotice(row.disks), "|"); got != row.want {
+			t.Errorf("%v: %q, want %q", row.disks, got, row.want)
+		}
 	}
 }
