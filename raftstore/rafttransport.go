@@ -210,8 +210,9 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
-	if err == nil && !resp.Success && t.store.disks.isFull(proto.NodeID(id)) {
-		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a snapshot.
+	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term && t.store.disks.isFull(proto.NodeID(id)) {
+		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a snapshot. Of a log that
+		// does end earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
 		return errFollowerFull
 	}
 	return err

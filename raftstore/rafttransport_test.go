@@ -159,11 +159,44 @@ func TestLateReturnIsNoticed(t *testing.T) {
 }
 
 // refusing is a transport to a peer that refuses all entries.
-type refusing struct{ raft.Transport }
+type refusing struct {
+	raft.Transport
+	with raft.AppendEntriesResponse
+}
 
-func (refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	resp.Success = false
+func (r refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	*resp = r.with
 	return nil
+}
+
+// TestFullFollower: Raft is told of a refusal, unless it is for want of room.
+func TestFullFollower(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	m := c.leader()
+	m.comparison.mu.Lock()
+	m.comparison.with["z"] = true
+	m.comparison.mu.Unlock()
+	term := m.raft.CurrentTerm()
+	for _, row := range []struct {
+		name string
+		disk proto.DiskSpace_Level
+		with raft.AppendEntriesResponse
+		want error
+	}{
+		{"a disk with room", diskLow, raft.AppendEntriesResponse{Term: term}, nil},
+		{"a full disk", diskFull, raft.AppendEntriesResponse{Term: term}, errFollowerFull},
+		{"a log that ends earlier", diskFull, raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil},
+		{"a later term", diskFull, raft.AppendEntriesResponse{Term: term + 1}, nil},
+		{"entries that were taken", diskFull, raft.AppendEntriesResponse{Term: term, Success: true}, nil},
+	} {
+		m.disks.note("z", &proto.DiskSpace{Level: row.disk})
+		n := newRaftTransport(refusing{with: row.with})
+		n.store = m.Store
+		err := n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: term}, new(raft.AppendEntriesResponse))
+		if !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", row.name, err, row.want)
+		}
+	}
 }
 
 // Raft is not told what peers say once the store ends: see raftTransport.AppendEntries.
