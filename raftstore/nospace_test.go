@@ -35,6 +35,7 @@ func TestNoSpaceAtEveryOperation(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
+	t.Parallel()
 	for _, with := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		t.Run(with.Error(), func(t *testing.T) {
 			for seed := uint64(1); seed <= 2; seed++ {
