@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.SetHelpCommand(cli.HelpCommand())
 	bench := cli.Group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
-	bench.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchScaleCommand(), benchBurstCommand(), benchCompareCommand(), bareServerCommand(), cli.ManCommand(buildVersion()))
+	bench.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchScaleCommand(), benchBurstCommand(), benchChurnCommand(), benchCompareCommand(), bareServerCommand(), cli.ManCommand(buildVersion()))
 	root.AddCommand(bench)
 	return root
 }

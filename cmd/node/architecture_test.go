@@ -246,6 +246,7 @@ var rooms = map[string]room{
 	"deploy":            {},
 	"bench":             {},
 	"bench/burst":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/probe", "bench/report"}, reach: noKubernetes},
+	"bench/churn":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
 	"bench/client":      {reach: noKubernetes},
 	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
@@ -374,7 +375,7 @@ var rooms = map[string]room{
 	"quoratetest": {ours: []string{"node"}},
 	// It measures from outside: the nodes that it starts are processes of quorate.
 	"cmd/bench": {
-		ours: []string{"bench/burst", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
+		ours: []string{"bench/burst", "bench/churn", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
 	},
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
