@@ -276,12 +276,12 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64) {
 	// The log of a small state is small, too, but for what a follower may miss in a moment.
 	most := min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))
-	d, bytes, pause := s.disks, most/2, compactEvery
+	d, bytes := s.disks, most/2
 	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
 		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
 	}
 	if level > diskEnough {
-		bytes, pause = min(bytes, segment), min(time.Second<<d.failures.Load(), compactEvery)
+		bytes = min(bytes, segment)
 	}
 	trailing := min(s.cfg.Limits.TrailingLogs, max(1, s.log.NewestWithin(bytes)))
 	if s.log.Size() <= bytes {
@@ -296,19 +296,26 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 		}
 		d.trailing = trailing
 	}
-	if s.log.Size() <= 2*bytes && (level == diskEnough || now.whole) || time.Since(d.compacted) < pause ||
+	// A quarter of LogBytes is for what is written until the snapshot is there.
+	most, pause := bytes+min(bytes, s.cfg.Limits.LogBytes/4), min(time.Second<<d.failures.Load(), compactEvery)
+	if s.log.Size() <= most && (level == diskEnough || now.whole) || time.Since(d.compacted) < pause ||
 		s.raft.AppliedIndex() <= s.snapshotWritten() || !d.compacting.CompareAndSwap(false, true) {
 		return
 	}
 	d.compacted = time.Now()
 	s.start(func() {
 		defer d.compacting.Store(false)
+		first, _ := s.log.FirstIndex()
 		err := s.awaitFuture(s.raft.Snapshot())
 		if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			d.failures.Store(0)
-			return
+			if now, _ := s.log.FirstIndex(); now > first || s.log.Size() <= most {
+				d.failures.Store(0)
+				return
+			}
+			// The log is kept for a node that is sent a snapshot: another one of this node's cuts nothing either.
+		} else {
+			s.cfg.Logger.Info("the log is not cut yet", "reason", err)
 		}
-		s.cfg.Logger.Info("the log is not cut yet", "reason", err)
 		d.failures.Store(min(d.failures.Load()+1, 4))
 	})
 }

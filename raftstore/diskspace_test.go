@@ -130,6 +130,35 @@ func fillDisk(t *testing.T, dir string) (empty func()) {
 	}
 }
 
+// TestLogBound: a log that grows beyond its bytes is cut each time within a moment. Where that was done every 10 s at most, fast
+// writes made it several times as long.
+func TestLogBound(t *testing.T) {
+	const bound, rounds = 4 << 20, 5
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.TestHooks.SegmentBytes = bound / 16
+		cfg.Limits.LogBytes = bound
+	})
+	leader := c.leader()
+	began := time.Now()
+	for round := range rounds {
+		for i := range 2 * bound / (64 << 10) {
+			if _, err := leader.Propose(c.ctx(), write(fmt.Sprint(i), strings.Repeat("x", 64<<10))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.eventually("the log is cut", func() error {
+			if n := leader.LogBytes(); n > bound {
+				return fmt.Errorf("round %d: %d bytes", round, n)
+			}
+			return nil
+		})
+	}
+	// Not even two pauses of 10 s.
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("%d cuts took %s", rounds, took)
+	}
+}
+
 // TestFullDisks fills one, two and three disks of three under load. No node ends, nothing that was acknowledged is
 // lost, what needs no room goes on, and what needs room is refused while a majority has none, and goes on
 // by itself when there is room again.
