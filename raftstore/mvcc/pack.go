@@ -3,6 +3,7 @@ package mvcc
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/quorate/quorate/proto"
@@ -98,24 +99,38 @@ type unpacked struct {
 	mu    sync.Mutex
 	old   queue[superseded]
 	fresh queue[written]
-	// packs is set by the first Pack. Where nobody packs, what the floor has passed does not wait.
+	// live are those that the floor has passed, and that were live when they were looked at last.
+	live queue[written]
+	// packs is set by the first Pack. Where nobody packs, nothing waits that the floor has passed.
 	packs bool
 }
 
-// drop lets go of what waits at or below a floor, if nobody packs. Writer only.
+// drop lets go of what the floor has passed and nobody reads again: under fast writes Pack does not come to all of it,
+// and what waits would keep it. Writer only.
 func (u *unpacked) drop(floor proto.Revision) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.packs {
-		return
+	keep := func(e written) {
+		if u.packs && e.v.packed.Load() == nil && e.live() {
+			u.live.add(e)
+		}
 	}
-	olds, news := make([]superseded, 0, queuePiece), make([]written, 0, queuePiece)
-	for n := queuePiece; n == queuePiece; {
-		n = len(u.old.take(olds, func(e superseded) bool { return e.next.Revision > floor }))
+	u.old.each(math.MaxInt, func(e superseded) bool { return e.next.Revision > floor }, func(superseded) {})
+	had := u.live.len()
+	passed := u.fresh.each(math.MaxInt, func(e written) bool { return e.v.Revision > floor }, keep)
+	// Two for each that has come: at most half of them are not live any more, and no call takes long.
+	if u.live.each(min(had, 2*passed), func(written) bool { return false }, keep); !u.packs {
+		u.live = queue[written]{}
 	}
-	for n := queuePiece; n == queuePiece; {
-		n = len(u.fresh.take(news, func(e written) bool { return e.v.Revision > floor }))
+}
+
+// live reports whether a version is the newest of its key, and no tombstone. Writer only.
+func (e written) live() bool {
+	if e.v.Deleted || e.table.gone.Load() {
+		return false
 	}
+	_, newest := e.table.newest(e.v.Key)
+	return newest == e.v
 }
 
 // queue is a list that is taken from its beginning, in pieces: what was taken is let go.
@@ -150,13 +165,39 @@ func (q *queue[E]) take(out []E, stays func(E) bool) []E {
 	return out
 }
 
+// each takes what belongs before the first that stays, at most so many, calls f for each, and returns how many there were.
+func (q *queue[E]) each(most int, stays func(E) bool, f func(E)) (n int) {
+	room := make([]E, 0, queuePiece)
+	for n < most {
+		taken := q.take(room[:0:min(queuePiece, most-n)], stays)
+		for _, e := range taken {
+			f(e)
+		}
+		if n += len(taken); len(taken) == 0 {
+			break
+		}
+	}
+	return n
+}
+
+func (q *queue[E]) len() (n int) {
+	for _, piece := range q.pieces {
+		n += len(piece)
+	}
+	return n
+}
+
 // wait has Pack look at a version that is linked now. Writer only.
 func (s *State) wait(t *Table, old, v *Version) {
 	s.unpacked.mu.Lock()
 	if old != nil {
 		s.unpacked.old.add(superseded{old, v})
 	}
-	s.unpacked.fresh.add(written{t, v})
+	if v.Revision <= s.Floor() { // it is being loaded
+		s.unpacked.live.add(written{t, v})
+	} else {
+		s.unpacked.fresh.add(written{t, v})
+	}
 	s.unpacked.mu.Unlock()
 }
 
@@ -194,7 +235,8 @@ func (s *State) Pack(old, fresh proto.Revision) (more bool) {
 		return true // the older ones of a key first: see longestRun
 	}
 	s.unpacked.mu.Lock()
-	news := s.unpacked.fresh.take(p.fresh[:0], func(e written) bool { return e.v.Revision > fresh })
+	young := func(e written) bool { return e.v.Revision > fresh }
+	news := s.unpacked.fresh.take(s.unpacked.live.take(p.fresh[:0], young), young)
 	s.unpacked.mu.Unlock()
 	for _, e := range news {
 		if e.v.packed.Load() == nil {

@@ -300,8 +300,11 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestNobodyPacks: what waits for a goroutine that does not run is let go with the history, and where
-// one runs it is not.
+// waiting is how much waits for Pack.
+func (u *unpacked) waiting() (olds, fresh, live int) { return u.old.len(), u.fresh.len(), u.live.len() }
+
+// TestNobodyPacks: what waits for a goroutine that does not run is let go with the history. Where one runs and lags,
+// it is told of what is live, and of nothing else that the floor has passed.
 func TestNobodyPacks(t *testing.T) {
 	for _, packs := range []bool{false, true} {
 		s := New()
@@ -309,20 +312,59 @@ func TestNobodyPacks(t *testing.T) {
 		if packs {
 			s.Pack(0, 0)
 		}
-		for i := range 3 * queuePiece {
+		const live = 5
+		for i := range live {
+			w.put(fmt.Sprint("live", i), i)
+		}
+		for i := range 3*queuePiece - live {
 			w.put("k", i)
 		}
 		w.compact(2 * queuePiece)
 		s.Publish()
-		olds := s.unpacked.old.take(make([]superseded, 0, 4*queuePiece), func(superseded) bool { return false })
-		news := s.unpacked.fresh.take(make([]written, 0, 4*queuePiece), func(written) bool { return false })
-		want := queuePiece
+		wantLive := 0
 		if packs {
-			want = 3 * queuePiece
+			wantLive = live
 		}
-		if len(olds) != min(want, 3*queuePiece-1) || len(news) != want {
-			t.Errorf("packs %v: %d and %d wait, want %d", packs, len(olds), len(news), want)
+		if olds, fresh, n := s.unpacked.waiting(); olds != queuePiece || fresh != queuePiece || n != wantLive {
+			t.Errorf("packs %v: %d, %d and %d wait, want %d twice, and %d", packs, olds, fresh, n, queuePiece, wantLive)
 		}
+		for s.Pack(s.Applied(), s.Applied()) {
+		}
+		if olds, fresh, n := s.unpacked.waiting(); olds+fresh+n > 0 {
+			t.Errorf("packs %v: %d, %d and %d wait behind Pack", packs, olds, fresh, n)
+		}
+	}
+}
+
+// TestPackLags: where Pack comes to nothing, what waits is bounded by what is live and by the history, whatever is written,
+// superseded and deleted.
+func TestPackLags(t *testing.T) {
+	s := New()
+	w := &batchWriter{t: t, s: s}
+	s.Pack(0, 0)
+	const keys, rounds = 2 * queuePiece, 20
+	for round := range rounds {
+		at := s.Applied()
+		for i := range keys {
+			w.put(fmt.Sprint("k", i), round) // supersedes
+		}
+		for i := range keys {
+			key := fmt.Sprint("round ", round, " k", i)
+			w.put(key, i)
+			w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_DELETE}))
+		}
+		w.compact(at)
+		s.Publish()
+		olds, fresh, live := s.unpacked.waiting()
+		if inHistory := int(s.Applied() - at); olds > inHistory || fresh > inHistory || live > 3*keys {
+			t.Fatalf("round %d: %d, %d and %d wait; the history has %d, and %d keys are live", round, olds, fresh, live, inHistory, keys)
+		}
+	}
+	w.compact(s.Applied())
+	for s.Pack(s.Applied(), s.Applied()) {
+	}
+	if olds, fresh, live := s.unpacked.waiting(); olds+fresh+live > 0 {
+		t.Errorf("%d, %d and %d wait behind Pack", olds, fresh, live)
 	}
 }
 
