@@ -275,8 +275,7 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 // Raft takes by the number of entries only.
 func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64) {
 	// The log of a small state is small, too, but for what a follower may miss in a moment.
-	most := min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))
-	d, bytes := s.disks, most/2
+	d, bytes := s.disks, min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))/2
 	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
 		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
 	}
