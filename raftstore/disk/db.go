@@ -34,7 +34,7 @@ type Options struct {
 	// Reserve is how many bytes are allocated behind the pages of the file, so that
 	// deletes find room on a full disk. Default 32 MiB.
 	Reserve int64
-	// ShrinkBytes is how much has to be free in the file, and more than half of it, before a
+	// ShrinkBytes is how much has to be free in the file, and more than a third of it, before a
 	// compact copy takes its place. Default 64 MiB.
 	ShrinkBytes int64
 	// Fatal ends the process: the file can no longer be trusted. It is called at

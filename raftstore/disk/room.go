@@ -110,13 +110,16 @@ func (db *DB) keepReserve(f *file, need int64) error {
 	if f.size >= want {
 		return nil
 	}
-	to := want + min(max(f.end/4, 1<<20), 16<<20, db.o.Reserve)
+	to := want + min(max(f.end/4, 1<<20), db.largestStep())
 	if free, ok := freeBytes(f.os); ok && free < to-f.size {
 		return nil // without trying, which would take the last room from the log for a moment
 	}
 	_, err := f.extend(to)
 	return err
 }
+
+// largestStep is how much more than it needs a file gets at most when it grows.
+func (db *DB) largestStep() int64 { return min(16<<20, db.o.Reserve) }
 
 // demand is a high estimate of the pages that a transaction takes. An estimate that is too low does no harm: bbolt
 // then writes pages where nothing is allocated, and if one of them finds no room, the meta page is not written yet.

@@ -36,16 +36,18 @@ const (
 // errAbandoned ends a copy that is in the way.
 var errAbandoned = errors.New("a compact copy was abandoned")
 
-// wasteful reports whether a copy is worth its writes: it takes fewer than half of the pages, and frees many. It needs room for
-// itself and for two reserves, so that it never fills a disk.
+// wasteful reports whether a copy is worth its writes: it takes less than two thirds of the file without its reserve, and frees many
+// bytes. It needs room for itself and for two reserves, so that it never fills a disk.
 func (db *DB) wasteful(f *file) bool {
 	s := f.bolt.Stats()
-	free := int64(s.FreePageN+s.PendingPageN) * int64(f.bolt.Info().PageSize)
-	if 2*free <= f.end || free < db.o.ShrinkBytes || db.waiting.Load() {
+	used := f.end - int64(s.FreePageN+s.PendingPageN)*int64(f.bolt.Info().PageSize)
+	// A large transaction may have had more allocated behind the pages than it took.
+	unused := max(f.end, f.size-db.o.Reserve-db.largestStep()) - used
+	if 2*unused <= used || unused < db.o.ShrinkBytes || db.waiting.Load() {
 		return false
 	}
 	room, ok := freeBytes(f.os)
-	return !ok || room > f.end-free+2*db.o.Reserve
+	return !ok || room > used+2*db.o.Reserve
 }
 
 // beginCopy starts a copy if it is time for one. Of the flusher.

@@ -239,6 +239,35 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 	}
 }
 
+// TestWasteful: a copy is made when it takes less than two thirds of the file, and what is allocated behind the pages counts, but for the
+// reserve and the step that files grow by.
+func TestWasteful(t *testing.T) {
+	db := mustOpen(t, t.TempDir(), Options{FlushEvery: time.Hour, Reserve: 1 << 20, ShrinkBytes: 1})
+	db.Record(newModel().apply(300))
+	must(t, db.Sync())
+	f := db.file
+	s := f.bolt.Stats()
+	used := f.end - int64(s.FreePageN+s.PendingPageN)*int64(os.Getpagesize())
+	kept := db.o.Reserve + db.largestStep()
+	for _, c := range []struct {
+		size, least int64 // of the file, and what has to be free
+		want        bool
+	}{
+		{used, 1, false},
+		{used + kept, 1, false},
+		{used*3/2 + kept, 1, false},
+		{used*3/2 + kept + 2, 1, true},
+		{used*3/2 + kept + 2, used/2 + 1, true},
+		{used*3/2 + kept + 2, used/2 + 3, false},
+	} {
+		f.size, db.o.ShrinkBytes = max(f.end, c.size), c.least
+		if got := db.wasteful(f); got != c.want {
+			t.Errorf("%d bytes used of %d, %d have to be free: %v", used, f.size, c.least, got)
+		}
+	}
+	must(t, db.Close())
+}
+
 // childShrink makes a copy.
 func childShrink(dir string) error {
 	placed := make(chan bool, 10)
