@@ -100,6 +100,7 @@ type diskSpace struct {
 	// given counts the bytes of entries that this node has given to Raft; it may give as many as taken says.
 	given, taken atomic.Int64
 	refused      chan struct{} // a write of the log has found no room
+	told         chan struct{} // the level of another voter's disk has changed
 
 	mu       sync.Mutex
 	own      *proto.DiskSpace            // nil before the first look
@@ -134,7 +135,7 @@ func (r diskReport) taken() int64 {
 
 func newDiskSpace(trailing uint64) *diskSpace {
 	d := &diskSpace{
-		refused: make(chan struct{}, 1), cluster: &proto.DiskSpace{},
+		refused: make(chan struct{}, 1), told: make(chan struct{}, 1), cluster: &proto.DiskSpace{},
 		others: map[proto.NodeID]diskReport{}, trailing: trailing,
 	}
 	d.taken.Store(math.MaxInt64)
@@ -149,7 +150,7 @@ func (d *diskSpace) note(from proto.NodeID, disk *proto.DiskSpace) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if was := d.others[from]; was.GetLevel() != disk.Level {
-		wake(d.refused) // this node looks at once
+		wake(d.told) // this node looks at once
 	}
 	d.others[from] = diskReport{disk, d.given.Load(), time.Now()}
 }
@@ -219,6 +220,7 @@ func (s *Store) watchDisk() {
 			return
 		case <-s.disks.refused:
 			refused = true
+		case <-s.disks.told:
 		case <-tick.C:
 		}
 		s.lookAtDisk(refused)

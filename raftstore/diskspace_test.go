@@ -47,6 +47,20 @@ func TestJudgeDisk(t *testing.T) {
 	}
 }
 
+// TestDiskOfAnother: what another voter says of its disk is not a write that this node's log has refused.
+func TestDiskOfAnother(t *testing.T) {
+	d := newDiskSpace(1)
+	d.note("n2", &proto.DiskSpace{Level: diskLow})
+	if len(d.told) != 1 || len(d.refused) != 0 {
+		t.Errorf("told %d, refused %d, want 1 and 0", len(d.told), len(d.refused))
+	}
+	<-d.told
+	d.note("n2", &proto.DiskSpace{Level: diskLow})
+	if len(d.told) != 0 {
+		t.Error("the same level makes the node look again")
+	}
+}
+
 func TestClusterLevel(t *testing.T) {
 	for _, row := range []struct {
 		voters  string // a letter each: e enough, l low, f full, - has said nothing; the first one is this node
