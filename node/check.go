@@ -251,8 +251,8 @@ func (c *Config) checkStore(bad *mistakes) {
 	if c.StorageBytes < 0 || c.StorageBytes > 0 && c.StorageBytes < leastStorage {
 		bad.add("storage-bytes: %d: must be 0 or at least %d", c.StorageBytes, leastStorage)
 	}
-	if c.DiskReserveBytes < 0 || c.DiskReserveBytes > 0 && c.DiskReserveBytes < leastReserve {
-		bad.add("disk-reserve-bytes: %d: must be 0 or at least %d", c.DiskReserveBytes, leastReserve)
+	if c.DiskReserveBytes != 0 && (c.DiskReserveBytes < leastReserve || c.DiskReserveBytes > mostReserve) {
+		bad.add("disk-reserve-bytes: %d: must be 0, or from %d to %d", c.DiskReserveBytes, leastReserve, mostReserve)
 	}
 	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
 		bad.add("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)

@@ -18,6 +18,7 @@ const (
 	storageShare = 4
 	// leastReserve is what a reserve has at least: two of the log's files are half of it.
 	leastReserve = 64 << 20
+	mostReserve  = 4 << 30
 	// leastStorage is what a cluster can be told to store at least.
 	leastStorage = 1 << 20
 	// unknownStorage is for a machine that does not say how much memory it has: as much as etcd stores.

@@ -2382,9 +2382,10 @@ func (x *CurrentTermResponse) GetDisks() *DiskSpace {
 type DiskSpace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         DiskSpace_Level        `protobuf:"varint,1,opt,name=level,proto3,enum=quorate.v1.DiskSpace_Level" json:"level,omitempty"`
-	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`    // of the file system
-	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                              // of a cluster's disks: the names of the nodes without room
-	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"` // of a node's disk: of entries before there is room for compaction only
+	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`       // of the file system
+	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                                 // of a cluster's disks: the names of the nodes without room
+	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"`    // of a node's disk: of entries before there is room for compaction only
+	StoredBytes   int64                  `protobuf:"varint,5,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of a cluster's disks: what all keys took when there was no more room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2443,6 +2444,13 @@ func (x *DiskSpace) GetNodes() []string {
 func (x *DiskSpace) GetTakesBytes() int64 {
 	if x != nil {
 		return x.TakesBytes
+	}
+	return 0
+}
+
+func (x *DiskSpace) GetStoredBytes() int64 {
+	if x != nil {
+		return x.StoredBytes
 	}
 	return 0
 }
@@ -4062,14 +4070,15 @@ const file_quorate_proto_rawDesc = "" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
-	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xbc\x01\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xdf\x01\n" +
 	"\tDiskSpace\x121\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12\x14\n" +
 	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x1f\n" +
 	"\vtakes_bytes\x18\x04 \x01(\x03R\n" +
-	"takesBytes\"&\n" +
+	"takesBytes\x12!\n" +
+	"\fstored_bytes\x18\x05 \x01(\x03R\vstoredBytes\"&\n" +
 	"\x05Level\x12\n" +
 	"\n" +
 	"\x06ENOUGH\x10\x00\x12\a\n" +

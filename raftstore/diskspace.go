@@ -55,9 +55,10 @@ type roomNow struct {
 }
 
 // takes is how many bytes of entries a disk takes before only what compaction needs is left. An entry is in the log
-// and, some time later, in state.db, which writes pages around it anew as well.
+// and, some time later, in state.db, which writes pages around it anew as well. Of the room on the file system the log takes whole
+// segments, and others take of it, too: half of the rest counts for state.db.
 func (b roomBounds) takes(r roomNow) int64 {
-	return max(0, min(r.log+r.free-b.last, (r.state+r.free-b.keep)/2))
+	return max(0, min(r.log+r.free-b.last, (r.state+max(0, r.free-b.segments)/2-b.keep)/2))
 }
 
 // roomBounds are what a disk is judged by. In bytes.
@@ -66,12 +67,14 @@ type roomBounds struct {
 	state int64 // state.db needs to have for itself then
 	last  int64 // of the log, and
 	keep  int64 // of state.db: below these there is room for compaction only
+
+	segments int64 // that the log may take of the file system before anybody looks again
 }
 
-func (l *Limits) roomBounds() roomBounds {
+func (l *Limits) roomBounds(segment int64) roomBounds {
 	// What is on its way to a follower when it says what it has room for is not in that.
 	last := min(mostBytes+proto.MaxEntryBytes, l.ReserveBytes/4)
-	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 16}
+	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 16, segments: 2 * segment}
 }
 
 // judge says what a disk has room for. Where it was low, it takes twice as much to be enough: a disk that fills and
@@ -82,7 +85,7 @@ func (b roomBounds) judge(was proto.DiskSpace_Level, r roomNow) proto.DiskSpace_
 		low, state = 2*low, 2*state
 	}
 	if was >= diskFull {
-		last *= 2
+		last += last / 4
 	}
 	switch {
 	case r.stuck, r.refuse, r.log+r.free < last, r.state+r.free < b.keep:
@@ -106,7 +109,6 @@ type diskSpace struct {
 	own      *proto.DiskSpace            // nil before the first look
 	others   map[proto.NodeID]diskReport // what voters have said to this node
 	cluster  *proto.DiskSpace
-	base     int64 // what was stored when the cluster's disks became low
 	trailing uint64
 
 	// Of watchDisk.
@@ -229,7 +231,7 @@ func (s *Store) watchDisk() {
 
 func (s *Store) lookAtDisk(refused bool) {
 	d, segment := s.disks, int64(s.cfg.segmentBytes())
-	bounds, given := s.cfg.Limits.roomBounds(), d.given.Load()
+	bounds, given := s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())), d.given.Load()
 	now := s.roomNow(time.Now(), refused)
 	d.mu.Lock()
 	was := d.own.GetLevel()
@@ -269,7 +271,7 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	if !r.whole && d.found {
 		r.free = 0
 	}
-	r.refuse = refused && r.log < 2*s.cfg.Limits.roomBounds().last
+	r.refuse = refused && r.log < s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last
 	return r
 }
 
@@ -335,14 +337,19 @@ func (s *Store) judgeCluster(own diskReport) {
 		if disk := d.others[m.ID]; disk.DiskSpace != nil {
 			reports[m.ID] = disk
 		} else if slices.Contains(d.cluster.Nodes, s.cfg.NameOf(string(m.ID))) && m.ID != s.cfg.Node {
-			reports[m.ID] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskLow}} // the leader before this one has known, and it will say so itself
+			reports[m.ID] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskLow, TakesBytes: math.MaxInt64}} // the leader before this one has known, and it will say so itself
 		}
 	}
 	level, taken, others, without := clusterLevel(servers, s.cfg.Node, reports, time.Now())
-	if level > diskEnough && was == diskEnough || d.base == 0 {
-		d.base = s.State().Used()
+	// A new leader begins where the last one did: what was deleted since can be made again.
+	base := d.cluster.StoredBytes
+	switch {
+	case level == diskEnough:
+		base = 0
+	case was == diskEnough || base == 0:
+		base = s.State().Used()
 	}
-	d.cluster = &proto.DiskSpace{Level: level}
+	d.cluster = &proto.DiskSpace{Level: level, StoredBytes: base}
 	for _, id := range without {
 		d.cluster.Nodes = append(d.cluster.Nodes, s.cfg.NameOf(string(id)))
 	}
@@ -446,12 +453,12 @@ func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough
 	}
 	d := s.disks
 	d.mu.Lock()
-	base, disks := d.base, d.cluster
+	disks := d.cluster
 	d.mu.Unlock()
 	if level == diskFull || !enough {
 		return &noSpaceError{diskExceeded(&proto.Exceeded{}, disks)}
 	}
-	exceeded := s.State().NoRoomAbove(max(base, 1), s.cfg.Limits.ReserveBytes/16, w)
+	exceeded := s.State().NoRoomAbove(max(disks.StoredBytes, 1), s.cfg.Limits.ReserveBytes/16, w)
 	if exceeded == nil {
 		return nil
 	}

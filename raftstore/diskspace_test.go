@@ -21,7 +21,7 @@ import (
 func TestJudgeDisk(t *testing.T) {
 	const mib = 1 << 20
 	l := Limits{ReserveBytes: 64 * mib}
-	b := l.roomBounds()
+	b := l.roomBounds(16 * mib)
 	for _, row := range []struct {
 		name string
 		was  proto.DiskSpace_Level
@@ -34,7 +34,7 @@ func TestJudgeDisk(t *testing.T) {
 		{"state.db has little", diskEnough, roomNow{log: 40 * mib, whole: true, state: 15 * mib}, diskLow},
 		{"the log has taken of its reserve", diskEnough, roomNow{log: 30 * mib, state: 100 * mib}, diskLow},
 		{"the log has little", diskLow, roomNow{log: 9 * mib, state: 100 * mib}, diskFull},
-		{"it has a little more", diskFull, roomNow{log: 18 * mib, whole: true, state: 100 * mib}, diskFull},
+		{"it has a little more", diskFull, roomNow{log: 11 * mib, whole: true, state: 100 * mib}, diskFull},
 		{"it was compacted", diskFull, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},
 		{"state.db waits", diskLow, roomNow{log: 40 * mib, whole: true, stuck: true}, diskFull},
 		{"the log has refused a write", diskEnough, roomNow{log: 15 * mib, refuse: true}, diskFull},
@@ -58,6 +58,28 @@ func TestDiskOfAnother(t *testing.T) {
 	d.note("n2", &proto.DiskSpace{Level: diskLow})
 	if len(d.told) != 0 {
 		t.Error("the same level makes the node look again")
+	}
+}
+
+// TestTakes: what a disk takes of entries is in both files, and room on the file system is not there twice.
+func TestTakes(t *testing.T) {
+	const mib = 1 << 20
+	l := Limits{ReserveBytes: 64 * mib}
+	b := l.roomBounds(16 * mib) // 9.5 MiB of the log and 4 MiB of state.db are kept
+	for _, row := range []struct {
+		now  roomNow
+		want int64
+	}{
+		{roomNow{log: 40 * mib, state: 32 * mib}, 14 * mib},
+		{roomNow{log: 40 * mib, state: 32 * mib, free: 30 * mib}, 14 * mib},
+		{roomNow{log: 40 * mib, state: 32 * mib, free: 72 * mib}, 24 * mib},
+		{roomNow{log: 19*mib + mib/2, state: 320 * mib}, 10 * mib},
+		{roomNow{log: 9 * mib, state: 32 * mib}, 0},
+		{roomNow{log: 40 * mib, state: 3 * mib}, 0},
+	} {
+		if got := b.takes(row.now); got != row.want {
+			t.Errorf("%+v takes %d bytes, want %d", row.now, got, row.want)
+		}
 	}
 }
 
