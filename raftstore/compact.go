@@ -84,12 +84,12 @@ func (s *Store) compactor() {
 			}
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
-			limit := s.cfg.Limits.HistoryBytes
+			limit, step := s.cfg.Limits.HistoryBytes, int64(math.MaxInt64)
 			if proto.DiskSpace_Level(s.disks.level.Load()) > diskEnough {
-				limit = min(limit, lowHistory)
+				limit, step = min(limit, lowHistory), s.cfg.Limits.ReserveBytes/16
 			}
 			if _, bytes := state.History(); bytes > limit {
-				least := seen.byBytes(limit, state.Floor(), s.cfg.Timing.History)
+				least := stepTo(state.Floor(), seen.byBytes(limit, state.Floor(), s.cfg.Timing.History), bytes-limit, step)
 				full = least > floor
 				floor = max(floor, least)
 			}
@@ -104,6 +104,15 @@ func (s *Store) compactor() {
 			moved = now
 		}
 	}
+}
+
+// stepTo is a part of the way of a floor: up to where some of the bytes that it passes are behind. On a full disk each step has to
+// find room: state.db copies what is around the versions that go, and has their pages for the next step only.
+func stepTo(from, to proto.Revision, bytes, step int64) proto.Revision {
+	if bytes <= step || to <= from {
+		return to
+	}
+	return from + max(1, proto.Revision(float64(to-from)*float64(step)/float64(bytes)))
 }
 
 // marksFile is beside the log.

@@ -222,3 +222,21 @@ func TestWindowOutlivesTheProcess(t *testing.T) {
 		return nil
 	})
 }
+
+// TestStepTo: on a full disk the floor moves by as many bytes as there is room for.
+func TestStepTo(t *testing.T) {
+	for _, row := range []struct {
+		from, to    proto.Revision
+		bytes, step int64
+		want        proto.Revision
+	}{
+		{100, 500, 1000, 1000, 500},
+		{100, 500, 4000, 1000, 200},
+		{100, 500, 1 << 40, 1, 101},
+		{100, 0, 4000, 1000, 0},
+	} {
+		if got := stepTo(row.from, row.to, row.bytes, row.step); got != row.want {
+			t.Errorf("from %d to %d, %d bytes of %d: %d, want %d", row.from, row.to, row.step, row.bytes, got, row.want)
+		}
+	}
+}

@@ -74,7 +74,7 @@ type roomBounds struct {
 func (l *Limits) roomBounds(segment int64) roomBounds {
 	// What is on its way to a follower when it says what it has room for is not in that.
 	last := min(mostBytes+proto.MaxEntryBytes, l.ReserveBytes/4)
-	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 16, segments: 2 * segment}
+	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 8, segments: 2 * segment}
 }
 
 // judge says what a disk has room for. Where it was low, it takes twice as much to be enough: a disk that fills and

@@ -65,17 +65,17 @@ func TestDiskOfAnother(t *testing.T) {
 func TestTakes(t *testing.T) {
 	const mib = 1 << 20
 	l := Limits{ReserveBytes: 64 * mib}
-	b := l.roomBounds(16 * mib) // 9.5 MiB of the log and 4 MiB of state.db are kept
+	b := l.roomBounds(16 * mib) // 9.5 MiB of the log and 8 MiB of state.db are kept
 	for _, row := range []struct {
 		now  roomNow
 		want int64
 	}{
-		{roomNow{log: 40 * mib, state: 32 * mib}, 14 * mib},
-		{roomNow{log: 40 * mib, state: 32 * mib, free: 30 * mib}, 14 * mib},
-		{roomNow{log: 40 * mib, state: 32 * mib, free: 72 * mib}, 24 * mib},
+		{roomNow{log: 40 * mib, state: 32 * mib}, 12 * mib},
+		{roomNow{log: 40 * mib, state: 32 * mib, free: 30 * mib}, 12 * mib},
+		{roomNow{log: 40 * mib, state: 32 * mib, free: 72 * mib}, 22 * mib},
 		{roomNow{log: 19*mib + mib/2, state: 320 * mib}, 10 * mib},
 		{roomNow{log: 9 * mib, state: 32 * mib}, 0},
-		{roomNow{log: 40 * mib, state: 3 * mib}, 0},
+		{roomNow{log: 40 * mib, state: 7 * mib}, 0},
 	} {
 		if got := b.takes(row.now); got != row.want {
 			t.Errorf("%+v takes %d bytes, want %d", row.now, got, row.want)
