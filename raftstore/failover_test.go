@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -164,7 +165,13 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 // it.
 func TestLoserOfACampaign(t *testing.T) {
 	f := newFaults()
-	c := newCluster(t, 3, f.install)
+	const timeout = 8 * time.Second
+	c := newCluster(t, 3, func(cfg *Config) {
+		f.install(cfg)
+		// A heartbeat of the leader that is on its way may find the loser in its later term. Then the leader stops, nobody
+		// leads, and Raft's timeout ends that.
+		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = timeout, timeout, timeout
+	})
 	c.makeLeader("a")
 	winner, loser := c.nodes["b"], c.nodes["c"]
 	f.part(f.raft, true, loser.id, "a", winner.id)
@@ -195,5 +202,9 @@ func TestLoserOfACampaign(t *testing.T) {
 		}
 	}
 	c.close(winner)
-	c.leader() // well before the election timeout
+	began := time.Now()
+	c.leader()
+	if took := time.Since(began); took > timeout-time.Second { //wall: it takes milliseconds; the loser's own timeout ends after eight seconds at least
+		t.Errorf("the next leader took %v", took)
+	}
 }
