@@ -145,7 +145,7 @@ type restore struct {
 	bump                   uint64
 }
 
-// run makes the data directory. If it fails, no node starts from it.
+// run makes the data directory, or nothing.
 func (r *restore) run(file string, backup io.Reader) (disk.Restored, error) {
 	if file != "-" {
 		f, err := os.Open(file)

@@ -3,6 +3,7 @@ package datadir
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,14 +18,20 @@ import (
 // Restore makes the directory of the first node of a new cluster from a backup. dir must be empty
 // or absent; name and peerAddress are those with which the node will run. New revisions begin bump
 // above the backup's, or, if it is 0, where the clock says (see package disk, also for the errors).
-// If it fails, no node starts from dir.
-func Restore(dir, name, peerAddress string, bump uint64, backup io.Reader) (disk.Restored, error) {
+// If it fails, what it has made is gone.
+func Restore(dir, name, peerAddress string, bump uint64, backup io.Reader) (_ disk.Restored, err error) {
 	// The identity is made beside the directory, which must be empty for the
 	// restore, and moved in when the state is there: before the directory counts as whole.
 	parent := filepath.Dir(filepath.Clean(dir))
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	made, err := disk.MakeDirs(parent)
+	if err != nil {
 		return disk.Restored{}, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, disk.RemoveDirs(made))
+		}
+	}()
 	scratch, err := os.MkdirTemp(parent, ".restore-*")
 	if err != nil {
 		return disk.Restored{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,8 +67,8 @@ type Restored struct {
 // start of the first node of a new cluster; the others join it. Its state is at a
 // revision that no cluster has given out (see begin), and so is its floor: every
 // older revision answers as compacted. Only live keys are taken over. dir must be
-// empty or absent. If it fails midway, the directory says so, and no node starts
-// from it. Errors: ErrNotEmpty, ErrDamaged, ErrNewer, ErrClock, ErrTooHigh.
+// empty or absent, and is so again if it fails. If the process ends midway, the directory says so, and no
+// node starts from it. Errors: ErrNotEmpty, ErrDamaged, ErrNewer, ErrClock, ErrTooHigh.
 func RestoreBackup(dir string, r io.Reader, o RestoreOptions) (Restored, error) {
 	done, err := restoreBackup(dir, r, o)
 	if err != nil {
@@ -84,7 +85,8 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	if o.Cluster == "" || !voter {
 		return done, errors.New("the new cluster needs an id and a voter")
 	}
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	made, err := MakeDirs(dir)
+	if err != nil {
 		return done, err
 	}
 	entries, err := os.ReadDir(dir)
@@ -94,13 +96,17 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	if len(entries) > 0 {
 		return done, fmt.Errorf("it has %s in it: %w", entries[0].Name(), ErrNotEmpty)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, empty(dir), RemoveDirs(made))
+		}
+	}()
 	if err := writeFile(dir, restoringFile, nil); err != nil {
 		return done, err
 	}
 	done, state, err := restoredState(r, o)
 	if err != nil {
-		// Nothing is there yet: the directory stays usable.
-		return done, errors.Join(err, remove(dir, restoringFile))
+		return done, err
 	}
 	if err := writeRestored(dir, state, done.StateRecord, o.Configuration); err != nil {
 		return done, err
@@ -115,6 +121,50 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 		return done, err
 	}
 	return done, nil
+}
+
+// empty removes what a restore has made. What says that it is unfinished is the last.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != restoringFile {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, restoringFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// MakeDirs makes a directory and those above it, and returns the ones that were not there, the innermost first.
+func MakeDirs(dir string) (made []string, err error) {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, errors.Join(err, RemoveDirs(made))
+	}
+	return made, nil
+}
+
+// RemoveDirs removes directories that MakeDirs has made, as far as they are there.
+func RemoveDirs(made []string) (err error) {
+	for _, dir := range made {
+		if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // restoredState returns the state in a backup file, and the record with which the new

@@ -78,7 +78,7 @@ func TestRestoreBackup(t *testing.T) {
 }
 
 // TestRestoreIsWholeWithIdentity: a directory counts as restored when node.json is in it
-// too. If that fails, no node starts from it.
+// too. If that fails, nothing is left of it.
 func TestRestoreIsWholeWithIdentity(t *testing.T) {
 	dir := t.TempDir()
 	o := RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon, Stage: func(at string) error {
@@ -93,8 +93,32 @@ func TestRestoreIsWholeWithIdentity(t *testing.T) {
 	if _, err := RestoreBackup(dir, bytes.NewReader(backup(t, 700)), o); !errors.Is(err, errTorn) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Open(dir, Options{}); !errors.Is(err, ErrUnfinished) {
-		t.Errorf("the directory opens: %v", err)
+	if names := fileNames(t, dir); len(names) != 0 {
+		t.Errorf("%v is left", names)
+	}
+}
+
+// TestRestoreWithoutRoom: a restore that finds no room leaves what there was before, so that the next one need not be told.
+func TestRestoreWithoutRoom(t *testing.T) {
+	stream := backup(t, 700)
+	for kib, restored := range map[int]bool{16: false, 128: false, 512: false, 64 << 10: true} {
+		for _, below := range []string{"", "node", "new/node"} {
+			disk := smallDisk(t, kib)
+			dir := filepath.Join(disk, below)
+			for range 2 {
+				_, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
+				if restored {
+					must(t, err)
+					break
+				}
+				if !enospc(err) {
+					t.Errorf("%d KiB: %v", kib, err)
+				}
+				if names := fileNames(t, disk); len(names) != 0 {
+					t.Errorf("%d KiB: %v is left", kib, names)
+				}
+			}
+		}
 	}
 }
 
