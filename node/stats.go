@@ -16,7 +16,7 @@ func (n *Node) storeStats() metrics.StoreStats {
 		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
 		LeaderChanges: c.LeaderChanges, HeartbeatSendFailures: uint64(c.HeartbeatsFailed), ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
-		SnapshotsInstalled: c.SnapshotsInstalled, LogFirst: c.FirstIndex, Watchers: c.Watchers, Divergences: n.manager.Divergences(), WrongStates: len(n.manager.WrongStates()), LostEntries: len(st.Lost), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
+		SnapshotsInstalled: c.SnapshotsInstalled, LogFirst: c.FirstIndex, Watchers: c.Watchers, Divergences: n.manager.Divergences(), WrongStates: len(n.manager.WrongStates()), LostEntries: len(st.Lost), DBBytes: st.DbBytes, DBBytesInUse: uint64(n.store.DBBytesInUse()),
 	}
 	out.FeatureVersion, out.FeatureSupported = n.store.Features()
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()

@@ -204,6 +204,9 @@ func (s *Store) Disk() (own, cluster *proto.DiskSpace) {
 // LogBytes is what the log's files take, without their reserve.
 func (s *Store) LogBytes() int64 { return s.log.Size() }
 
+// DBBytesInUse is what state.db takes without its free pages and the reserve behind them.
+func (s *Store) DBBytesInUse() int64 { return s.db.InUse() }
+
 // ownDisk is what this node tells the leader.
 func (s *Store) ownDisk() *proto.DiskSpace {
 	own, _ := s.Disk()

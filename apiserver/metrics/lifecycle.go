@@ -67,7 +67,7 @@ func (m *Metrics) ShowHidden() error { return m.registry.Register(hidden{&m.stor
 type hidden struct{ store *storeSeries }
 
 var dbSizeDesc = prometheus.NewDesc("apiserver_storage_db_total_size_in_bytes",
-	"Size of the state file.", []string{"endpoint"}, nil)
+	"Size of the state file, with its reserve.", []string{"endpoint"}, nil)
 
 // Describe implements prometheus.Collector.
 func (h hidden) Describe(ch chan<- *prometheus.Desc) { ch <- dbSizeDesc }

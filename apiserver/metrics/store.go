@@ -117,8 +117,8 @@ var scalars = []scalar{
 	gaugeOf("quorate_disk_level", "0: this node's disk has room; 1: for what makes nothing larger; 2: for compaction only.", func(s *StoreStats) float64 { return float64(s.DiskLevel) }),
 	gaugeOf("quorate_cluster_disk_level", "As quorate_disk_level, of the disks that a majority has, as far as this node knows.", func(s *StoreStats) float64 { return float64(s.DisksLevel) }),
 	gaugeOf("quorate_log_bytes", "Bytes of the files of the log, without their reserve.", func(s *StoreStats) float64 { return float64(s.LogBytes) }),
-	gaugeOf("etcd_mvcc_db_total_size_in_bytes", "Size of the state file.", func(s *StoreStats) float64 { return float64(s.DBBytes) }),
-	gaugeOf("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the state file that are in use.", func(s *StoreStats) float64 { return float64(s.DBBytesInUse) }),
+	gaugeOf("etcd_mvcc_db_total_size_in_bytes", "Size of the state file, with its reserve.", func(s *StoreStats) float64 { return float64(s.DBBytes) }),
+	gaugeOf("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the state file without its free pages and the reserve behind them.", func(s *StoreStats) float64 { return float64(s.DBBytesInUse) }),
 	gaugeOf("quorate_raft_term", "Current term.", func(s *StoreStats) float64 { return float64(s.Term) }),
 	gaugeOf("quorate_follower_lag_entries", "Log entries known to be committed and not applied here.", func(s *StoreStats) float64 {
 		return float64(s.Commit - min(s.Applied, s.Commit))
@@ -142,7 +142,7 @@ var scalars = []scalar{
 }
 
 var (
-	sizeDesc         = prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the state file.", []string{"storage_cluster_id"}, nil)
+	sizeDesc         = prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the state file, with its reserve.", []string{"storage_cluster_id"}, nil)
 	featureDesc      = prometheus.NewDesc("quorate_feature_version", "Feature version: what the cluster speaks, and what this node supports.", []string{"of"}, nil)
 	objectsDesc      = prometheus.NewDesc("apiserver_storage_objects", "Stored objects by resource.", []string{"resource"}, nil)
 	resourceDesc     = prometheus.NewDesc("quorate_resource_stored_bytes", "Bytes that the objects of a resource count for in the storage limit.", []string{"group", "resource"}, nil)

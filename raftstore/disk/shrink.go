@@ -50,6 +50,9 @@ func (db *DB) wasteful(f *file) bool {
 	return !ok || room > used+2*db.o.Reserve
 }
 
+// InUse is the bytes of state.db without its free pages and without what is allocated behind them.
+func (db *DB) InUse() int64 { return max(0, db.size.Load()-db.room.Load()) }
+
 // beginCopy starts a copy if it is time for one. Of the flusher.
 func (db *DB) beginCopy() {
 	db.writing.Lock()

@@ -239,6 +239,24 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 	}
 }
 
+// TestInUse: free pages and the reserve are not in use.
+func TestInUse(t *testing.T) {
+	db := mustOpen(t, stateDir(t, 300), Options{Reserve: 4 << 20, Fatal: noFatal(t)})
+	defer db.Close()
+	before := db.InUse()
+	if info, err := os.Stat(filepath.Join(db.dir, stateFile)); err != nil || before <= 0 || before > info.Size()-4<<20 || db.Size() != info.Size() {
+		t.Errorf("%d of %d bytes are in use: %v, %v", before, db.Size(), info, err)
+	}
+	must(t, bloat(db, 8<<20))
+	m := newModel()
+	m.apply(300)
+	db.Record(m.apply(1)) // what the last transaction frees is free with the next one
+	must(t, db.Sync())
+	if now := db.InUse(); now > before+1<<20 || db.Size() < 8<<20 {
+		t.Errorf("%d of %d bytes are in use, before it had free pages %d", now, db.Size(), before)
+	}
+}
+
 // TestWasteful: a copy is made when it takes less than two thirds of the file, and what is allocated behind the pages counts, but for the
 // reserve and the step that files grow by.
 func TestWasteful(t *testing.T) {
