@@ -20,6 +20,7 @@ type Limiter struct {
 type limited struct {
 	at      time.Time
 	skipped int
+	said    bool // since Over
 }
 
 // New returns a Limiter of one line of a kind per interval.
@@ -56,7 +57,21 @@ func (l *Limiter) log(logger *slog.Logger, level slog.Level, about, msg string, 
 		return
 	}
 	skipped := e.skipped
-	e.at, e.skipped = now, 0
+	e.at, e.skipped, e.said = now, 0, true
 	l.mu.Unlock()
 	logger.Log(context.Background(), level, msg, append(args, "alike_since_last", skipped)...)
+}
+
+// Over logs msg at level INFO if there was a line about the same thing since the last call: it is over.
+func (l *Limiter) Over(logger *slog.Logger, about, msg string, args ...any) {
+	l.mu.Lock()
+	e := l.last[about]
+	if e == nil || !e.said {
+		l.mu.Unlock()
+		return
+	}
+	skipped := e.skipped
+	e.skipped, e.said = 0, false
+	l.mu.Unlock()
+	logger.Info(msg, append(args, "alike_since_last", skipped)...)
 }

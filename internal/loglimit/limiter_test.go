@@ -47,3 +47,27 @@ func TestAbout(t *testing.T) {
 		}
 	}
 }
+
+// TestOver: the end of what was said is said once, and what comes and goes all the time is one line and its end per interval.
+func TestOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		log, l := slog.New(slog.NewTextHandler(&said, nil)), New(time.Minute)
+		l.Over(log, "it", "is over")
+		for range 120 {
+			l.WarnAbout(log, "it", "fails")
+			l.WarnAbout(log, "it", "fails")
+			l.Over(log, "it", "is over")
+			time.Sleep(time.Second)
+		}
+		var got []string
+		for line := range strings.Lines(said.String()) {
+			_, text, _ := strings.Cut(strings.TrimSpace(line), "level=")
+			got = append(got, text)
+		}
+		want := `WARN msg=fails alike_since_last=0; INFO msg="is over" alike_since_last=1; WARN msg=fails alike_since_last=118; INFO msg="is over" alike_since_last=1`
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%s, want %s", strings.Join(got, "; "), want)
+		}
+	})
+}
