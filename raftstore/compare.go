@@ -124,6 +124,8 @@ func (s *Store) admit(req any, id raft.ServerID, addr raft.ServerAddress) error 
 		return err
 	}
 	switch r := req.(type) {
+	case *raft.InstallSnapshotRequest:
+		return s.admitSnapshot(r.Size)
 	case *raft.RequestVoteRequest:
 		s.transport.promised(id, promise{term: r.Term}) // a candidate has voted for itself
 	case *raft.AppendEntriesRequest:

@@ -25,7 +25,7 @@ func newRaftLogger(l *slog.Logger, nameOf func(idOrAddress string) string) hclog
 // What the library says of a node at every try is said once, and again when tries have not failed for a
 // while, or have failed for long.
 const (
-	calmAfter     = 10 * time.Second
+	calmAfter     = 30 * time.Second // Raft tries at least every 10 s
 	repeatedAfter = time.Minute
 )
 
@@ -38,6 +38,7 @@ type raftLine struct {
 
 const (
 	unanswered  = "a node does not answer this one, which leads, retrying"
+	unsent      = "a node does not take a snapshot of this one, which leads, retrying"
 	unasked     = "a node cannot be asked for its vote"
 	voteRefused = "the vote was refused to a node: "
 )
@@ -50,7 +51,10 @@ var raftLines = map[string]raftLine{
 	"failed to appendEntries to":                       {slog.LevelWarn, unanswered, true},
 	"failed to pipeline appendEntries":                 {slog.LevelWarn, unanswered, true},
 	"failed to start pipeline replication to":          {slog.LevelWarn, unanswered, true},
-	"failed to send snapshot to":                       {slog.LevelWarn, unanswered, true},
+	"failed to send snapshot to":                       {slog.LevelWarn, unsent, true},
+	"failed to install snapshot":                       {slog.LevelWarn, unsent, true},
+	"failed to copy snapshot":                          {slog.LevelError, "a snapshot of the leader cannot be received", true},
+	"failed to finalize snapshot":                      {slog.LevelError, "a snapshot of the leader cannot be received", true},
 	"failed to make requestVote RPC":                   {slog.LevelWarn, unasked, true},
 	"peer has newer term, stopping replication":        {slog.LevelInfo, "a node knows a newer term: this node stops leading", false},
 	"new leader elected, stepping down":                {slog.LevelInfo, "another node leads: this node stops leading", false},
@@ -95,7 +99,7 @@ var raftLines = map[string]raftLine{
 	"no logs to truncate":                        {slog.LevelDebug, "", false},
 	"copied to local snapshot":                   {slog.LevelDebug, "", false},
 	"opening snapshot":                           {slog.LevelDebug, "", false},
-	"installing snapshot on":                     {slog.LevelInfo, "a snapshot is sent to a node", false},
+	"installing snapshot on":                     {slog.LevelInfo, "a snapshot is sent to a node", true},
 	"installSnapshot rejected to":                {slog.LevelWarn, "a node has refused a snapshot", false},
 	"Installed remote snapshot":                  {slog.LevelInfo, "a snapshot of the leader was installed", false},
 }

@@ -58,10 +58,10 @@ func TestRepeatedRaftLines(t *testing.T) {
 		about string
 		want  bool
 	}{
-		{0, "n3", true}, {time.Second, "n3", false}, {0, "n2", true}, {9 * time.Second, "n3", false},
-		{11 * time.Second, "n3", true}, {5 * time.Second, "n3", false},
-		{9 * time.Second, "n3", false}, {9 * time.Second, "n3", false}, {9 * time.Second, "n3", false}, {9 * time.Second, "n3", false},
-		{9 * time.Second, "n3", false}, {9 * time.Second, "n3", false}, {9 * time.Second, "n3", true}, {0, "n3", false},
+		{0, "n3", true}, {time.Second, "n3", false}, {0, "n2", true}, {11 * time.Second, "n3", false},
+		{31 * time.Second, "n3", true}, {5 * time.Second, "n3", false},
+		{11 * time.Second, "n3", false}, {11 * time.Second, "n3", false}, {11 * time.Second, "n3", false}, {11 * time.Second, "n3", false},
+		{11 * time.Second, "n3", false}, {11 * time.Second, "n3", true}, {0, "n3", false},
 	} {
 		at = at.Add(c.after)
 		if got := s.again(c.about, at); got != c.want {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -37,7 +38,10 @@ type Store struct {
 	streams *peerStreams
 	silence *silence
 	disks   *diskSpace
-	askers  askers
+	// often limits what this node would say at every try.
+	often        *loglimit.Limiter
+	snapshotRoom snapshotRoom
+	askers       askers
 	// elections is of Store.failover.
 	elections elections
 	candidacy candidacy
@@ -87,6 +91,7 @@ func newStore(cfg Config) *Store {
 	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.disks = newDiskSpace(cfg.Limits.TrailingLogs)
+	s.often = loglimit.New(repeatedAfter)
 	return s
 }
 
@@ -142,6 +147,7 @@ func (s *Store) openFiles() (err error) {
 	}
 	s.snapshots.HoldLog(s.log)
 	s.snapshots.RefuseLate(s.wouldForgetMembers)
+	s.snapshots.Received(func(err error) { s.snapshotRoom.received(time.Now(), err) })
 	if err := s.mendLog(state.Mark()); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ var rooms = map[string]room{
 	"raftstore/wal":    {direct: noHTTP, reach: noKubernetes},
 	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/peer":   {ours: []string{"proto", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors": {direct: pure, reach: noRaft},
 	"raftstore/memstore": {
 		ours:   []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"},

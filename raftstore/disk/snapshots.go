@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/wal"
 )
 
 // SnapshotStore implements raft.SnapshotStore without a second copy of the
@@ -27,6 +29,7 @@ type SnapshotStore struct {
 	meta     *meta     // on disk, unless Advance has been called; nil if there is none
 	incoming *Incoming // nil if there is none
 	late     func(index, term uint64, newest bool) bool
+	received func(err error)
 	// newest is meta's index, for who must not wait for a write of it.
 	newest atomic.Uint64
 	// written is the index of the one that is on disk, or 0.
@@ -115,6 +118,10 @@ func (s *SnapshotStore) Newest() (index, term, data uint64) {
 // its last entry. A second copy is not late for that alone: when the answer to the first
 // one is lost, the leader sends it again, and would for ever.
 func (s *SnapshotStore) RefuseLate(late func(index, term uint64, newest bool) bool) { s.late = late }
+
+// Received has f told what became of each snapshot that was received: nil, or why it was not. ErrNoRoom: the disk had none. Call it
+// before Raft starts.
+func (s *SnapshotStore) Received(f func(err error)) { s.received = f }
 
 // Index of the newest snapshot, or 0. It never waits.
 func (s *SnapshotStore) Index() uint64 { return s.newest.Load() }
@@ -269,9 +276,21 @@ func (s *sink) begin() (err error) {
 		return ErrClosed
 	}
 	if s.in == nil {
-		s.in, err = newReceiver(s.store.dir)
+		if s.in, err = newReceiver(s.store.dir); err != nil {
+			s.tell(err)
+		}
 	}
 	return err
+}
+
+// tell says what became of what was received.
+func (s *sink) tell(err error) {
+	if wal.NoRoom(err) {
+		err = fmt.Errorf("%w: %w", ErrNoRoom, err)
+	}
+	if s.store.received != nil {
+		s.store.received(err)
+	}
 }
 
 // Write takes a part of a snapshot stream.
@@ -297,7 +316,11 @@ func (s *sink) Close() error {
 		return s.err
 	}
 	s.closed = true
-	if err := s.close(); err != nil {
+	err := s.close()
+	if s.in != nil {
+		s.tell(err)
+	}
+	if err != nil {
 		s.err = fmt.Errorf("finish snapshot %s: %w", s.ID(), err)
 	}
 	return s.err
@@ -325,7 +348,7 @@ func (s *sink) Cancel() error {
 	}
 	s.closed, s.err = true, ErrClosed
 	if s.in != nil {
-		_ = s.in.abort(ErrClosed) // which is what it returns
+		s.tell(s.in.abort(ErrClosed)) // which returns that, or what has failed before
 	}
 	return nil
 }

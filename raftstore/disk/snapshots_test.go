@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 func newNode(t *testing.T, at int) *node {
@@ -356,5 +359,62 @@ func TestMetaNamesWhatIsOnDisk(t *testing.T) {
 			continue
 		}
 		must(t, again.db.Close())
+	}
+}
+
+// TestReceivedIsTold: who asks for it is told of each snapshot that was received, and of one for which the disk had no room.
+func TestReceivedIsTold(t *testing.T) {
+	disk := smallDisk(t, 8192)
+	dir := filepath.Join(disk, "n")
+	n := &node{db: mustOpen(t, dir, Options{Reserve: -1})}
+	defer n.db.Close()
+	var err error
+	n.snaps, err = NewSnapshotStore(n.db, dir)
+	must(t, err)
+	var told []error
+	n.snaps.Received(func(err error) { told = append(told, err) })
+	other := mustOpen(t, t.TempDir(), Options{})
+	big := Batch{State: &proto.StateRecord{Applied: 3000, AppliedTerm: 1}}
+	for i := range 3000 {
+		r := proto.Revision(i + 1)
+		big.Added = append(big.Added, Added{"t", (&mvcc.Version{Key: fmt.Sprint(i), Revision: r, CreateRevision: r}).SetValue(make([]byte, 1000))})
+	}
+	other.Record(big)
+	must(t, other.Sync())
+	var large bytes.Buffer
+	_, err = other.WriteBackup(&large, nil)
+	must(t, err)
+	must(t, other.Close())
+	receive := func(stream []byte, end func(raft.SnapshotSink) error) {
+		t.Helper()
+		sink, err := n.create(300)
+		must(t, err)
+		if _, err := sink.Write(stream); err != nil && !enospc(err) {
+			t.Fatal(err)
+		}
+		if err := end(sink); err != nil && !enospc(err) {
+			t.Fatal(err)
+		}
+	}
+	small := backup(t, 300)
+	for _, step := range []struct {
+		free   int // pages
+		stream []byte
+		end    func(raft.SnapshotSink) error
+		want   error
+	}{
+		{0, small, raft.SnapshotSink.Close, ErrNoRoom},
+		{3, small, raft.SnapshotSink.Close, ErrNoRoom},
+		{3, large.Bytes(), raft.SnapshotSink.Cancel, ErrNoRoom}, // a part of it is written before
+		{1000, small, raft.SnapshotSink.Cancel, ErrClosed},
+		{1000, small, raft.SnapshotSink.Close, nil},
+	} {
+		told = nil
+		fill(t, disk, step.free)
+		receive(step.stream, step.end)
+		unfill(t, disk)
+		if len(told) != 1 || !errors.Is(told[0], step.want) {
+			t.Errorf("%d pages are free: told %v, want %v", step.free, told, step.want)
+		}
 	}
 }

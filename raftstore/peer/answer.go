@@ -104,7 +104,10 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	case errors.Is(err, raft.ErrTransportShutdown):
 		return err
 	case err != nil:
-		return s.turnAway(req, err, t.timeout)
+		if err := s.turnAway(req, err, t.timeout); install == nil {
+			return err
+		}
+		return io.EOF // who asks says why, and logs it if it is worth a line here
 	}
 	if install != nil {
 		return t.serveSnapshot(t.receiving(s, install), rpc, answers)

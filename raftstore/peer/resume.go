@@ -240,6 +240,9 @@ func (o *outgoing) listen(s *stream, resp any) error {
 
 // sendData ends early when answer has something: it is put back.
 func (o *outgoing) sendData(s *stream, answer chan error) error {
+	if err := o.accepted(answer); err != nil {
+		return err
+	}
 	w := &patientWriter{s}
 	for o.at < o.size {
 		chunk, err := o.next(answer)
@@ -250,6 +253,23 @@ func (o *outgoing) sendData(s *stream, answer chan error) error {
 		o.at += int64(n)
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// accepted waits until the receiver has the request: one that has no room for the snapshot answers before a byte of it.
+func (o *outgoing) accepted(answer chan error) error {
+	stalled := time.NewTimer(snapshotStall)
+	defer stalled.Stop()
+	for !o.resumable() {
+		select {
+		case <-o.moved:
+		case err := <-answer:
+			answer <- err
+			return io.ErrUnexpectedEOF // the answer says it
+		case <-stalled.C:
+			return fmt.Errorf("the request was not taken for %s", snapshotStall)
 		}
 	}
 	return nil
