@@ -506,9 +506,10 @@ func (s *Store) writeAcknowledged() {
 	if err := s.writeNote(acknowledgedFile, &proto.AcknowledgedFile{
 		Format: noteFormat, ClusterId: string(s.Cluster()), Known: known, Lost: lost,
 	}); err != nil {
-		s.cfg.Logger.Warn("cannot write what other nodes have acknowledged", "err", err)
+		s.often.WarnAbout(s.cfg.Logger, acknowledgedFile, "cannot write what other nodes have acknowledged", "err", err)
 		return
 	}
+	s.often.Over(s.cfg.Logger, acknowledgedFile, "what other nodes have acknowledged is written again")
 	c.written = changes
 	kept := map[proto.NodeID]uint64{}
 	for _, k := range known {

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // saveDirectory returns a copy of the directory of a node that is closed.
@@ -448,4 +451,28 @@ func FuzzNotes(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAcknowledgedIsNotWritten: that the file cannot be written is said once, and that it is written again, however often it is tried.
+func TestAcknowledgedIsNotWritten(t *testing.T) {
+	var lines strings.Builder
+	dir := filepath.Join(t.TempDir(), "later")
+	s := newStore(Config{Dir: dir, Cluster: func() proto.ClusterID { return "c" }, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	defer s.cancel()
+	s.hub = watch.New(mvcc.New())
+	defer s.hub.Close()
+	for i := range uint64(200) {
+		if i == 100 {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.comparison.known.note("n2", promise{start: 1, term: i + 1})
+		s.writeAcknowledged()
+	}
+	for text, want := range map[string]int{"cannot write what other nodes have acknowledged": 1, "is written again": 1, "\n": 2} {
+		if got := strings.Count(lines.String(), text); got != want {
+			t.Errorf("%q %d times, want %d:\n%s", text, got, want, &lines)
+		}
+	}
 }

@@ -33,14 +33,12 @@ const (
 func (l *Loops) registerAPIServices(ctx context.Context, r *reports) error {
 	k := &apiServiceKeeper{l: l, done: map[string]bool{}}
 	return l.onChange(ctx, []string{apiServicesTable, crd.Table}, 0, func() (again bool, _ error) {
-		if err := k.sync(ctx); err != nil {
-			if ctx.Err() != nil {
-				return false, context.Cause(ctx)
-			}
-			r.failed("cannot keep the APIServices, retrying", "err", err)
-			return true, nil
+		err := k.sync(ctx)
+		if err != nil && ctx.Err() != nil {
+			return false, context.Cause(ctx)
 		}
-		return false, nil
+		r.tried("cannot keep the APIServices, retrying", err)
+		return err != nil, nil
 	})
 }
 

@@ -22,14 +22,12 @@ const (
 // ctx ends. Failures are logged and tried again.
 func (l *Loops) publishAuthentication(ctx context.Context, r *reports) error {
 	return l.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
-		if err := l.publishAuthenticationOnce(ctx); err != nil {
-			if ctx.Err() != nil {
-				return false, context.Cause(ctx)
-			}
-			r.failed("cannot write the ConfigMap for aggregated API servers, retrying", "namespace", metav1.NamespaceSystem, "name", authenticationName, "err", err)
-			return true, nil
+		err := l.publishAuthenticationOnce(ctx)
+		if err != nil && ctx.Err() != nil {
+			return false, context.Cause(ctx)
 		}
-		return false, nil
+		r.tried("cannot write the ConfigMap for aggregated API servers, retrying", err, "namespace", metav1.NamespaceSystem, "name", authenticationName)
+		return err != nil, nil
 	})
 }
 

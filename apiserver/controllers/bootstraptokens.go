@@ -75,8 +75,8 @@ func (l *Loops) signClusterInfo(ctx context.Context, r *reports) error {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.failed("cannot sign the ConfigMap cluster-info, retrying", "err", err)
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			r.tried("cannot sign the ConfigMap cluster-info, retrying", err)
 		}
 		return err != nil, nil
 	})

@@ -49,9 +49,7 @@ func (l *Loops) syncDefinitions(ctx context.Context, r *reports) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			r.failed("cannot sync custom resource definitions, retrying", "err", err, "retry", wait)
-		}
+		r.tried("cannot sync custom resource definitions, retrying", err, "retry", wait)
 		if pending {
 			timer.Reset(wait)
 			wait = min(2*wait, definitionMost)

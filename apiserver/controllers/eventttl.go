@@ -16,8 +16,8 @@ func (l *Loops) expire(ctx context.Context, r *reports) error {
 	tick := time.NewTicker(max(expireLeast, min(expireMost, l.objects.EventTTL/20)))
 	defer tick.Stop()
 	for {
-		if err := l.deleteExpired(ctx); err != nil && ctx.Err() == nil {
-			r.failed("cannot delete expired objects, retrying", "err", err)
+		if err := l.deleteExpired(ctx); ctx.Err() == nil {
+			r.tried("cannot delete expired objects, retrying", err)
 		}
 		select {
 		case <-ctx.Done():

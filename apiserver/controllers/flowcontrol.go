@@ -37,8 +37,8 @@ const flowControlPeriod = time.Minute
 func (l *Loops) syncFlowControl(ctx context.Context, r *reports) error {
 	return l.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
 		err := l.syncFlowControlOnce(ctx)
-		if err != nil && ctx.Err() == nil {
-			r.failed("cannot sync flow control objects, retrying", "err", err)
+		if ctx.Err() == nil {
+			r.tried("cannot sync flow control objects, retrying", err)
 		}
 		return err != nil, nil
 	})

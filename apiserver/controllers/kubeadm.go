@@ -67,8 +67,8 @@ func (l *Loops) publishJoining(ctx context.Context, r *reports) error {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		if err != nil && !apierrors.IsConflict(err) {
-			r.failed("cannot write what kubeadm join reads, retrying", "err", err)
+		if !apierrors.IsConflict(err) {
+			r.tried("cannot write what kubeadm join reads, retrying", err)
 		}
 		return err != nil, nil
 	})

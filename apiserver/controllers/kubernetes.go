@@ -72,8 +72,8 @@ func (l *Loops) syncKubernetesService(ctx context.Context, r *reports) error {
 				known, looked = now, time.Now()
 			}
 		}
-		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			r.failed("cannot sync the kubernetes Service, retrying", "err", err)
+		if ctx.Err() == nil && !apierrors.IsConflict(err) {
+			r.tried("cannot sync the kubernetes Service, retrying", err)
 		}
 	}
 }

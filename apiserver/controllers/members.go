@@ -102,8 +102,9 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 		case <-timer.C:
 		}
 		listed, err := l.cfg.Members.List()
+		tried := err != nil
 		if now := time.Now(); err == nil && (woken || !now.Before(due) || !slices.Equal(listed, known)) {
-			due = now.Add(askPeriod)
+			due, tried = now.Add(askPeriod), true
 			var again bool
 			if again, err = k.sync(ctx); err == nil {
 				known = listed
@@ -112,8 +113,8 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 				due = now
 			}
 		}
-		if ctx.Err() == nil && err != nil && !apierrors.IsConflict(err) {
-			r.failed("cannot show the members as objects, retrying", "err", err)
+		if tried && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			r.tried("cannot show the members as objects, retrying", err)
 		}
 		timer.Reset(membersPeriod)
 		if woken && !pause(ctx, coalesceDelay) {

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/internal/loglimit"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -467,7 +466,7 @@ func TestElsewhereAnother(t *testing.T) {
 	})
 	changed := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	of := newElsewhere(ctx, e.loops, &reports{slog.New(slog.DiscardHandler), loglimit.New(time.Second), "x", noObserver{}}, func(name string) { changed <- name })
+	of := newElsewhere(ctx, e.loops, newReports(slog.New(slog.DiscardHandler), "x", noObserver{}), func(name string) { changed <- name })
 	defer of.close()
 	defer cancel()
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}

@@ -22,8 +22,8 @@ func (l *Loops) EnsureRoles(ctx context.Context) error {
 func (l *Loops) aggregateRoles(ctx context.Context, r *reports) error {
 	return l.onChange(ctx, []string{rbac.ClusterRolesTable}, 0, func() (again bool, _ error) {
 		err := rbac.Aggregate(ctx, l.objects.Storage, l.client())
-		if err != nil && ctx.Err() == nil {
-			r.failed("cannot aggregate rules of ClusterRoles, retrying", "err", err, "retry", retryDelay)
+		if ctx.Err() == nil {
+			r.tried("cannot aggregate rules of ClusterRoles, retrying", err, "retry", retryDelay)
 		}
 		return err != nil, nil
 	})

@@ -81,7 +81,7 @@ func (l *Loops) enabled() []controller {
 func (l *Loops) control(term context.Context, c *controller) {
 	l.cfg.Observer.ControllerRuns(string(c.name), true)
 	defer l.cfg.Observer.ControllerRuns(string(c.name), false)
-	r := &reports{l.cfg.Log.With("controller", string(c.name)), loglimit.New(time.Second), string(c.name), l.cfg.Observer}
+	r := newReports(l.cfg.Log.With("controller", string(c.name)), string(c.name), l.cfg.Observer)
 	failed, delay := c.failed, c.pause
 	if failed == "" {
 		failed = "controller failed, restarting"
@@ -98,8 +98,7 @@ func (l *Loops) control(term context.Context, c *controller) {
 			<-term.Done() // it has done what it had to do in this term
 			return
 		}
-		r.observer.ControllerFailed(r.name)
-		r.log.Warn(failed, "err", err)
+		r.failed(failed, "err", err)
 		if !pause(term, delay) {
 			return
 		}
@@ -110,12 +109,28 @@ func (l *Loops) control(term context.Context, c *controller) {
 type reports struct {
 	log      *slog.Logger // with its name
 	limit    *loglimit.Limiter
+	whole    *loglimit.Limiter // of tried
 	name     string
 	observer Observer
 }
 
-// failed says that an attempt failed and is made again. A message comes once a second: who may write a policy can
-// have as many objects fail as there are.
+func newReports(log *slog.Logger, name string, observer Observer) *reports {
+	return &reports{log, loglimit.Growing(time.Second, time.Minute), loglimit.New(time.Minute), name, observer}
+}
+
+// tried says how an attempt at all that a controller has to do has ended: a failure at once, and once a minute while it lasts, and its
+// end. failed is what it is called.
+func (r *reports) tried(failed string, err error, about ...any) {
+	if err == nil {
+		r.whole.Over(r.log, failed, "what failed before has succeeded", "before", failed)
+		return
+	}
+	r.observer.ControllerFailed(r.name)
+	r.whole.WarnAbout(r.log, failed, failed, append([]any{"err", err}, about...)...)
+}
+
+// failed says that an attempt failed and is made again. A message comes once a second at most, and more and more seldom: who may write a
+// policy can have as many objects fail as there are, and all of them fail while the storage takes no writes.
 func (r *reports) failed(msg string, about ...any) {
 	r.observer.ControllerFailed(r.name)
 	r.limit.Warn(r.log, msg, about...)

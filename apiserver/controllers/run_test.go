@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,12 +97,13 @@ func TestRestarts(t *testing.T) {
 		row   controller
 		fails int // so many times, before it is done
 		runs  int
-		line  string // for each failure
+		lines int
+		line  string // for failures
 	}{
-		{"done at the first try", controller{}, 0, 1, ""},
-		{"done at the third try", controller{}, 2, 3, `msg="controller failed, restarting" controller=c err="a reason"`},
-		{"always failing", controller{}, 100, 10, `msg="controller failed, restarting" controller=c err="a reason"`},
-		{"failing fast", controller{pause: 100 * time.Millisecond, failed: "cannot, retrying"}, 30, 31, `msg="cannot, retrying" controller=c err="a reason"`},
+		{"done at the first try", controller{}, 0, 1, 0, ""},
+		{"done at the third try", controller{}, 2, 3, 2, `msg="controller failed, restarting" controller=c err="a reason"`},
+		{"always failing", controller{}, 100, 10, 4, `msg="controller failed, restarting" controller=c err="a reason"`},
+		{"failing fast", controller{pause: 100 * time.Millisecond, failed: "cannot, retrying"}, 30, 31, 2, `msg="cannot, retrying" controller=c err="a reason"`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,12 +122,38 @@ func TestRestarts(t *testing.T) {
 				if x.line != "" {
 					said = strings.Count(lines.String(), x.line)
 				}
-				if *runs != x.runs || said != failures || seen.failed["c"] != failures {
-					t.Errorf("%d runs, %d failures counted, %d lines, want %d, %d, %d:\n%s", *runs, seen.failed["c"], said, x.runs, failures, failures, &lines)
+				if *runs != x.runs || said != x.lines || seen.failed["c"] != failures {
+					t.Errorf("%d runs, %d failures counted, %d lines, want %d, %d, %d:\n%s", *runs, seen.failed["c"], said, x.runs, failures, x.lines, &lines)
 				}
 			})
 		})
 	}
+}
+
+// TestTried: a failure is said at once, once a minute while it lasts, and when it is over; each one is counted.
+func TestTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
+		r := newReports(slog.New(slog.NewTextHandler(&lines, nil)), "c", seen)
+		r.tried("cannot do it, retrying", nil)
+		for range 130 {
+			r.tried("cannot do it, retrying", errors.New("a reason"), "retry", time.Second)
+			time.Sleep(time.Second)
+		}
+		r.tried("cannot do it, retrying", nil)
+		r.tried("cannot do it, retrying", nil)
+		var got []string
+		for line := range strings.Lines(lines.String()) {
+			_, text, _ := strings.Cut(strings.TrimSpace(line), "level=")
+			got = append(got, text)
+		}
+		failed := `WARN msg="cannot do it, retrying" err="a reason" retry=1s alike_since_last=`
+		want := []string{failed + "0", failed + "59", failed + "59", `INFO msg="what failed before has succeeded" before="cannot do it, retrying" alike_since_last=9`}
+		if !slices.Equal(got, want) || seen.failed["c"] != 130 {
+			t.Errorf("%d failures counted:\n%s", seen.failed["c"], &lines)
+		}
+	})
 }
 
 // TestTerms: controllers run while the node leads and at no other time, and those of one term

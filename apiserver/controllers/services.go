@@ -35,16 +35,15 @@ func (l *Loops) repairServices(ctx context.Context, r *reports) error {
 		}
 		next := repairPeriod
 		if !known {
-			if err := l.ensureServiceCIDR(ctx); err != nil {
-				if ctx.Err() == nil {
-					r.failed("cannot create the ServiceCIDR, retrying", "err", err)
-				}
+			err := l.ensureServiceCIDR(ctx)
+			if known = err == nil; !known {
 				next = retryDelay
-			} else {
-				known = true
 			}
-		} else if err := l.repairClaims(ctx); err != nil && ctx.Err() == nil {
-			r.failed("cannot check service addresses and ports, retrying", "err", err)
+			if ctx.Err() == nil {
+				r.tried("cannot create the ServiceCIDR, retrying", err)
+			}
+		} else if err := l.repairClaims(ctx); ctx.Err() == nil {
+			r.tried("cannot check service addresses and ports, retrying", err)
 		}
 		timer.Reset(next)
 	}

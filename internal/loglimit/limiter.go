@@ -12,20 +12,25 @@ import (
 // Limiter writes one line per message and interval, with the number of lines that were
 // left out since. Safe for concurrent use.
 type Limiter struct {
-	every time.Duration
-	mu    sync.Mutex
-	last  map[string]*limited // by message, or by what it is about; of both there are a fixed number
+	every, most time.Duration
+	mu          sync.Mutex
+	last        map[string]*limited // by message, or by what it is about; of both there are a fixed number
 }
 
 type limited struct {
 	at      time.Time
+	came    time.Time     // also if it was left out
+	every   time.Duration // to the next line
 	skipped int
 	said    bool // since Over
 }
 
 // New returns a Limiter of one line of a kind per interval.
-func New(every time.Duration) *Limiter {
-	return &Limiter{every: every, last: map[string]*limited{}}
+func New(every time.Duration) *Limiter { return Growing(every, every) }
+
+// Growing returns a Limiter whose interval doubles with each line of a kind, from first to most. It is first again when none has come for most.
+func Growing(first, most time.Duration) *Limiter {
+	return &Limiter{every: first, most: most, last: map[string]*limited{}}
 }
 
 // Warn logs msg, a constant, at level WARN, or counts it.
@@ -51,13 +56,18 @@ func (l *Limiter) log(logger *slog.Logger, level slog.Level, about, msg string, 
 		e = &limited{}
 		l.last[about] = e
 	}
-	if now.Sub(e.at) < l.every {
+	if now.Sub(e.came) >= l.most {
+		e.every = 0
+	}
+	e.came = now
+	if now.Sub(e.at) < e.every {
 		e.skipped++
 		l.mu.Unlock()
 		return
 	}
 	skipped := e.skipped
 	e.at, e.skipped, e.said = now, 0, true
+	e.every = min(max(2*e.every, l.every), l.most)
 	l.mu.Unlock()
 	logger.Log(context.Background(), level, msg, append(args, "alike_since_last", skipped)...)
 }

@@ -1,6 +1,7 @@
 package loglimit
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -68,6 +69,28 @@ func TestOver(t *testing.T) {
 		want := `WARN msg=fails alike_since_last=0; INFO msg="is over" alike_since_last=1; WARN msg=fails alike_since_last=118; INFO msg="is over" alike_since_last=1`
 		if strings.Join(got, "; ") != want {
 			t.Errorf("%s, want %s", strings.Join(got, "; "), want)
+		}
+	})
+}
+
+// TestGrowing: what comes all the time is said at intervals that double, and at short ones again when it has not come for the longest.
+func TestGrowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		log, l := slog.New(slog.NewTextHandler(&said, nil)), Growing(time.Second, 5*time.Second)
+		var at []int
+		for second := range 40 {
+			said.Reset()
+			if second < 20 || second >= 25 {
+				l.Warn(log, "fails")
+			}
+			if said.Len() > 0 {
+				at = append(at, second)
+			}
+			time.Sleep(time.Second)
+		}
+		if got, want := fmt.Sprint(at), "[0 1 3 7 12 17 25 26 28 32 37]"; got != want {
+			t.Errorf("lines at %s, want %s", got, want)
 		}
 	})
 }
