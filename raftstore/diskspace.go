@@ -3,7 +3,6 @@ package raftstore
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -423,7 +423,7 @@ func (e *noSpaceError) Error() string {
 // refusal is what the write's caller is told.
 func (e *noSpaceError) refusal() (mvcc.Result, error) {
 	if len(e.exceeded.Bounds) == 0 {
-		return mvcc.Result{}, fmt.Errorf("%w: %s", ErrDiskFull, e.exceeded.Key)
+		return mvcc.Result{}, &storeerrors.DiskFullError{Nodes: e.exceeded.Key}
 	}
 	return mvcc.Result{Outcome: proto.Outcome_OUTCOME_NO_SPACE, Exceeded: e.exceeded}, nil
 }
@@ -458,7 +458,10 @@ func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough
 	d.mu.Lock()
 	disks := d.cluster
 	d.mu.Unlock()
-	if level == diskFull || !enough {
+	switch {
+	case level == diskEnough: // and not enough for this one, until they say so again
+		return &noSpaceError{&proto.Exceeded{}}
+	case level == diskFull, !enough:
 		return &noSpaceError{diskExceeded(&proto.Exceeded{}, disks)}
 	}
 	exceeded := s.State().NoRoomAbove(max(disks.StoredBytes, 1), s.cfg.Limits.ReserveBytes/16, w)

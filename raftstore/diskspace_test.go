@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 func TestJudgeDisk(t *testing.T) {
@@ -80,6 +82,36 @@ func TestTakes(t *testing.T) {
 		if got := b.takes(row.now); got != row.want {
 			t.Errorf("%+v takes %d bytes, want %d", row.now, got, row.want)
 		}
+	}
+}
+
+// TestRefusalNamesTheNodes: a write that is to be tried again names the nodes without room, and none if writes only come too fast.
+func TestRefusalNamesTheNodes(t *testing.T) {
+	frame, err := proto.Encode(proto.KindWrite, write("k", "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		level  proto.DiskSpace_Level
+		enough bool
+		want   string
+	}{
+		{diskFull, true, "there is no room for writes on the disks of n1, n2"},
+		{diskLow, false, "there is no room for writes on the disks of n1, n2"},
+		{diskEnough, false, "writes come faster than the disks take them"},
+	} {
+		s := newStore(Config{})
+		s.hub = watch.New(mvcc.New())
+		s.disks.cluster = &proto.DiskSpace{Level: row.level, Nodes: []string{"n1", "n2"}}
+		var full *noSpaceError
+		if err := s.refusedByDisks(frame, row.level, row.enough); !errors.As(err, &full) {
+			t.Fatalf("%v, %v: %v", row.level, row.enough, err)
+		}
+		if _, err := full.refusal(); !errors.Is(err, storeerrors.ErrDiskFull) || err.Error() != row.want {
+			t.Errorf("%v, %v: %v, want %s", row.level, row.enough, err, row.want)
+		}
+		s.hub.Close()
+		s.cancel()
 	}
 }
 

@@ -7,7 +7,6 @@ var (
 	ErrNoLeader             = storeerrors.ErrNoLeader
 	ErrUnknownOutcome       = storeerrors.ErrUnknownOutcome
 	ErrOverloaded           = storeerrors.ErrOverloaded
-	ErrDiskFull             = storeerrors.ErrDiskFull
 	ErrTooLarge             = storeerrors.ErrTooLarge
 	ErrFeature              = storeerrors.ErrFeature
 	ErrTooOld               = storeerrors.ErrTooOld

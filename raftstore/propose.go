@@ -18,7 +18,7 @@ import (
 // The write carries a request id (made here if it has none), so that it can be
 // sent again after a lost answer and still takes effect once. While members run a release
 // that knows neither rules nor limits, it is proposed without them (mvcc.For). Errors:
-// ErrTooLarge, ErrOverloaded, ErrDiskFull, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
+// ErrTooLarge, ErrOverloaded, errors.ErrDiskFull, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
 // ErrUnknownOutcome and the context's error after the write was sent (it may
 // take effect).
 func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 )
 
 // OptimisticLock is upstream's text for a resourceVersion that is not the
@@ -48,6 +50,15 @@ func failure(code int32, reason metav1.StatusReason, message string) *apierrors.
 // client-go waits silently for as long as that says, and the state lasts until somebody makes room.
 func InsufficientStorage(err error) *apierrors.StatusError {
 	return failure(http.StatusInsufficientStorage, "InsufficientStorage", err.Error())
+}
+
+// diskFull is the answer to a write that waits for disks. Whether it is the log that is cut in a moment, or state.db that waits for what only an
+// operator can give, nobody knows who has not waited.
+func diskFull(e *storeerrors.DiskFullError) *apierrors.StatusError {
+	if e.Nodes == "" {
+		return apierrors.NewTooManyRequests(e.Error()+", please try again later", retrySoon)
+	}
+	return apierrors.NewTooManyRequests(e.Error()+", please try again later. If it is the same in a minute, make room on these disks", retrySoon)
 }
 
 // BadRequest is a 400 with the text as it is.

@@ -53,6 +53,7 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	var changing *storage.RulesChangingError
 	var exceeded *storage.LimitExceededError
 	var full *storage.NoSpaceError
+	var disks *storeerrors.DiskFullError
 	switch {
 	case errors.Is(err, storeerrors.ErrUnknownOutcome):
 		e = apierrors.NewTimeoutError("the outcome is unknown, the write may have happened", 0)
@@ -65,8 +66,8 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	case errors.As(err, &exceeded):
 		_, name, _ := strings.Cut(exceeded.Key, "/")
 		e = apierrors.NewForbidden(resource, name, exceeded)
-	case errors.Is(err, storeerrors.ErrDiskFull):
-		e = apierrors.NewTooManyRequests("the disks of a majority of the nodes are full, and the log is being compacted, please try again later", retrySoon)
+	case errors.As(err, &disks):
+		e = diskFull(disks)
 	case errors.As(err, &full):
 		e = InsufficientStorage(full)
 	case errors.Is(err, storeerrors.ErrTooLarge):

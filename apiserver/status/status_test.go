@@ -88,6 +88,8 @@ func onTheWire() []struct {
 		{"no leader, no request", From(storeerrors.ErrNoLeader)},
 		{"unknown outcome", wrapped(errors.Join(storeerrors.ErrUnknownOutcome, context.DeadlineExceeded), "create")},
 		{"overloaded", wrapped(storeerrors.ErrOverloaded, "create")},
+		{"disks full", wrapped(&storeerrors.DiskFullError{Nodes: "n1, n2"}, "create")},
+		{"disks slow", wrapped(&storeerrors.DiskFullError{}, "create")},
 		{"rules changing", wrapped(&storage.RulesChangingError{Times: 16}, "create")},
 		{"limit exceeded", wrapped(&storage.LimitExceededError{Table: "pods", Key: "default/x", Exceeded: &proto.Exceeded{
 			Table: "resourcequotas", Key: "default/q", Bounds: []*proto.ExceededBound{{Name: "pods", Requested: 1, Used: 9, Max: 9}},

@@ -14,8 +14,8 @@ var (
 	// ErrOverloaded is returned when the proposals in flight exceed their bound
 	// in bytes. The write is certainly in no log.
 	ErrOverloaded = errors.New("too many bytes of writes in flight")
-	// ErrDiskFull is returned for a write while the disks of a majority have room for compaction only. The write is in
-	// no log; it succeeds when that has made room.
+	// ErrDiskFull is returned for a write while the disks of a majority take no more entries. The write is in no log; it succeeds when
+	// the log is cut, or when there is room again. It is a DiskFullError, which names the nodes.
 	ErrDiskFull = errors.New("the disk is full")
 	// ErrTooLarge is returned for a write above proto.MaxEntryBytes.
 	ErrTooLarge = errors.New("object is too large")
@@ -34,3 +34,19 @@ var (
 	// the caller saw.
 	ErrConfigurationChanged = errors.New("the cluster's configuration has changed")
 )
+
+// DiskFullError is ErrDiskFull.
+type DiskFullError struct {
+	// Nodes are the names of those without room. Empty: no disk is full, and writes come faster than the disks take them.
+	Nodes string
+}
+
+func (e *DiskFullError) Error() string {
+	if e.Nodes == "" {
+		return "writes come faster than the disks take them"
+	}
+	return "there is no room for writes on the disks of " + e.Nodes
+}
+
+// Is reports whether target is ErrDiskFull.
+func (e *DiskFullError) Is(target error) bool { return target == ErrDiskFull }
