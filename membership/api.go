@@ -107,10 +107,21 @@ type MemberStatus struct {
 	// the same hash, or one of them is broken.
 	StateHash   string `json:"stateHash,omitempty"`
 	StateHashAt uint64 `json:"stateHashAt,omitempty"`
-	// DiskSpace is "low" or "full" if its disk has no room for what makes objects larger, and empty if it has.
-	DiskSpace string `json:"diskSpace,omitempty"`
-	Error     string `json:"error,omitempty"`
+	// DiskSpace is what its disk lacks, or empty.
+	DiskSpace DiskSpace `json:"diskSpace,omitempty"`
+	Error     string    `json:"error,omitempty"`
 }
+
+// DiskSpace is what a disk lacks.
+type DiskSpace string
+
+// What disks lack.
+const (
+	DiskOnReserve DiskSpace = "reserve"   // the file system has little room; the node's files have some of their own
+	DiskLow       DiskSpace = "low"       // there is no room for what makes objects larger
+	DiskFull      DiskSpace = "full"      // nor for anything but compaction
+	DiskReadOnly  DiskSpace = "read-only" // it takes no writes
+)
 
 // ClusterStatus is what one node found out by asking all members.
 type ClusterStatus struct {

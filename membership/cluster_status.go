@@ -54,7 +54,7 @@ func (m *Manager) ask(ctx context.Context) (ClusterStatus, Configuration, map[pr
 		out.Waiting = *why
 	}
 	if m.opt.Notices != nil {
-		out.Notices = m.opt.Notices()
+		out.Notices = m.opt.Notices(out.Members)
 	}
 	return out, conf, answers, nil
 }
@@ -107,9 +107,7 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
 	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
 	row.FeatureVersion = st.FeatureVersion
-	if level := st.GetDisk().GetLevel(); level != proto.DiskSpace_ENOUGH {
-		row.DiskSpace = strings.ToLower(level.String())
-	}
+	row.DiskSpace = diskSpace(st.Disk)
 	if n := len(st.Hashes); n > 0 {
 		row.StateHash, row.StateHashAt = fmt.Sprintf("%016x", st.Hashes[n-1].Hash), st.Hashes[n-1].Applied
 	}
@@ -122,6 +120,20 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	if commit > st.Applied {
 		row.Lag = commit - st.Applied
 	}
+}
+
+func diskSpace(d *proto.DiskSpace) DiskSpace {
+	switch {
+	case d.GetReadOnly():
+		return DiskReadOnly
+	case d.GetLevel() == proto.DiskSpace_FULL:
+		return DiskFull
+	case d.GetLevel() == proto.DiskSpace_LOW:
+		return DiskLow
+	case d.GetOnReserve():
+		return DiskOnReserve
+	}
+	return ""
 }
 
 func memberInfo(p *proto.Member, leader proto.NodeID) MemberInfo {

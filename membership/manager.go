@@ -78,7 +78,7 @@ type Options struct {
 	RemoveNonvoterAfter time.Duration
 
 	// Notices are what ClusterStatus tells operators beside the members. Default: nothing.
-	Notices func() []string
+	Notices func([]MemberStatus) []string
 
 	// OnRemoved is called once for each node of whose removal this node's state knows:
 	// soon after it is applied, and at the start. Default: nothing.

@@ -153,9 +153,9 @@ func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error
 }
 
 // notices are what operators are told of in the status of the cluster.
-func (n *Node) notices() []string {
+func (n *Node) notices(members []membership.MemberStatus) []string {
 	_, disks := n.store.Disk()
-	out := append(storageNotice(n.store.Storage()), diskNotice(disks)...)
+	out := append(storageNotice(n.store.Storage()), diskNotice(disks, members)...)
 	if n.suspensions == nil {
 		return out
 	}

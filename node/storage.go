@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/internal/collector"
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -48,17 +49,32 @@ func storageNotice(used, limit int64) []string {
 	return []string{fmt.Sprintf("storage: full, %d of %d MiB are used. Deletes, and writes that make nothing larger, go on; delete objects, or raise --storage-bytes on every voter", used>>20, limit>>20)}
 }
 
-// diskNotice tells operators that disks have no room.
-func diskNotice(disks *proto.DiskSpace) []string {
-	names := strings.Join(disks.GetNodes(), ", ")
-	switch level := disks.GetLevel(); {
-	case names == "":
-		return nil
-	case level == proto.DiskSpace_ENOUGH:
-		return []string{fmt.Sprintf("disk: full on %s; the cluster goes on with the others. Make room there", names)}
-	default:
-		return []string{fmt.Sprintf("disk: full on %s; what makes objects take more is refused. Make room there, or delete objects", names)}
+// diskNotice tells operators which disks have no room: as the members say, and as the leader has heard from those that do not answer.
+func diskNotice(disks *proto.DiskSpace, members []membership.MemberStatus) (out []string) {
+	names := map[membership.DiskSpace][]string{}
+	for _, m := range members {
+		lacks := m.DiskSpace
+		switch {
+		case m.Error != "" && slices.Contains(disks.GetNodes(), m.Name):
+			lacks = membership.DiskFull
+		case lacks == membership.DiskLow:
+			lacks = membership.DiskFull // which of them it is, is for programs
+		}
+		names[lacks] = append(names[lacks], m.Name)
 	}
+	say := func(lacks membership.DiskSpace, before, after string) {
+		if who := names[lacks]; len(who) > 0 {
+			out = append(out, "disk: "+before+strings.Join(who, ", ")+after)
+		}
+	}
+	if disks.GetLevel() == proto.DiskSpace_ENOUGH {
+		say(membership.DiskFull, "full on ", "; the cluster goes on with the others. Make room there")
+	} else {
+		say(membership.DiskFull, "full on ", "; what makes objects take more is refused. Make room there, or delete objects")
+	}
+	say(membership.DiskReadOnly, "read-only on ", ", which cannot write anything. Mend the file system, and start the node again")
+	say(membership.DiskOnReserve, "no room beside what the node has reserved for itself on ", ". Make room there, before that is used up")
+	return out
 }
 
 // mostNamespaces have a series of their bytes: those with most. Tenants may make as many as they like.

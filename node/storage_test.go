@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -40,18 +41,34 @@ func TestLargest(t *testing.T) {
 	}
 }
 
+// TestDiskNotice: each node whose disk lacks something is named, also one that only the leader has heard of.
 func TestDiskNotice(t *testing.T) {
 	for _, row := range []struct {
-		disks *proto.DiskSpace
-		want  string
+		level   proto.DiskSpace_Level
+		heard   string // what the leader knows
+		members string // what they say; "-" does not answer
+		want    string
 	}{
-		{nil, ""},
-		{&proto.DiskSpace{}, ""},
-		{&proto.DiskSpace{Nodes: []string{"n2"}}, "disk: full on n2; the cluster goes on with the others. Make room there"},
-		{&proto.DiskSpace{Level: proto.DiskSpace_LOW, Nodes: []string{"n1", "n2"}}, "disk: full on n1, n2; what makes objects take more is refused. Make room there, or delete objects"},
+		{0, "", "n1= n2= n3=", ""},
+		{0, "n2", "n1= n2=full n3=", "disk: full on n2; the cluster goes on with the others. Make room there"},
+		{0, "", "n1= n2=low n3=reserve", "disk: full on n2; the cluster goes on with the others. Make room there|" +
+			"disk: no room beside what the node has reserved for itself on n3. Make room there, before that is used up"},
+		{1, "n1 n2", "n1=low n2=- n3=", "disk: full on n1, n2; what makes objects take more is refused. Make room there, or delete objects"},
+		{0, "", "n1=- n2=read-only n3=", "disk: read-only on n2, which cannot write anything. Mend the file system, and start the node again"},
+		{0, "n2", "n1= n2= n3=", ""}, // it has made room since
 	} {
-		if got := strings.Join(diskNotice(row.disks), "|"); got != row.want {
-			t.Errorf("%v: %q, want %q", row.disks, got, row.want)
+		disks := &proto.DiskSpace{Level: row.level, Nodes: strings.Fields(row.heard)}
+		var members []membership.MemberStatus
+		for _, m := range strings.Fields(row.members) {
+			name, says, _ := strings.Cut(m, "=")
+			status := membership.MemberStatus{MemberInfo: membership.MemberInfo{Name: name}, DiskSpace: membership.DiskSpace(says)}
+			if says == "-" {
+				status.DiskSpace, status.Error = "", "no answer"
+			}
+			members = append(members, status)
+		}
+		if got := strings.Join(diskNotice(disks, members), "|"); got != row.want {
+			t.Errorf("%+v: %q", row, got)
 		}
 	}
 }

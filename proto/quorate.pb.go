@@ -2386,6 +2386,8 @@ type DiskSpace struct {
 	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                                 // of a cluster's disks: the names of the nodes without room
 	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"`    // of a node's disk: of entries before there is room for compaction only
 	StoredBytes   int64                  `protobuf:"varint,5,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of a cluster's disks: what all keys took when there was no more room
+	OnReserve     bool                   `protobuf:"varint,6,opt,name=on_reserve,json=onReserve,proto3" json:"on_reserve,omitempty"`       // of a node's disk that is ENOUGH: the file system has little room, and the files have some of their own
+	ReadOnly      bool                   `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a node's disk that is FULL: it takes no writes at all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2453,6 +2455,20 @@ func (x *DiskSpace) GetStoredBytes() int64 {
 		return x.StoredBytes
 	}
 	return 0
+}
+
+func (x *DiskSpace) GetOnReserve() bool {
+	if x != nil {
+		return x.OnReserve
+	}
+	return false
+}
+
+func (x *DiskSpace) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 type LeaderLostRequest struct {
@@ -4070,7 +4086,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
-	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xdf\x01\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\x9b\x02\n" +
 	"\tDiskSpace\x121\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
 	"\n" +
@@ -4078,7 +4094,10 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x1f\n" +
 	"\vtakes_bytes\x18\x04 \x01(\x03R\n" +
 	"takesBytes\x12!\n" +
-	"\fstored_bytes\x18\x05 \x01(\x03R\vstoredBytes\"&\n" +
+	"\fstored_bytes\x18\x05 \x01(\x03R\vstoredBytes\x12\x1d\n" +
+	"\n" +
+	"on_reserve\x18\x06 \x01(\bR\tonReserve\x12\x1b\n" +
+	"\tread_only\x18\a \x01(\bR\breadOnly\"&\n" +
 	"\x05Level\x12\n" +
 	"\n" +
 	"\x06ENOUGH\x10\x00\x12\a\n" +

@@ -56,6 +56,8 @@ type TestHooks struct {
 	SegmentBytes int
 	// Free, if set, says what the file system has room for, in bytes.
 	Free func() int64
+	// ReadOnly, if set, says whether the file system takes no writes.
+	ReadOnly func() bool
 	// Applied is told of each entry when it is applied, before readers see it: the
 	// entry, and an mvcc.Result unless it carries no command. It must not wait.
 	Applied func(entry *raft.Log, result mvcc.Result)

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -52,12 +55,17 @@ type roomNow struct {
 	state  int64 // that state.db can grow by without more of it
 	stuck  bool  // state.db waits for room
 	refuse bool  // a write of the log was refused since the last look
+
+	readOnly bool // the file system takes no writes
 }
 
 // takes is how many bytes of entries a disk takes before only what compaction needs is left. An entry is in the log
 // and, some time later, in state.db, which writes pages around it anew as well. Of the room on the file system the log takes whole
 // segments, and others take of it, too: half of the rest counts for state.db.
 func (b roomBounds) takes(r roomNow) int64 {
+	if r.readOnly {
+		return 0
+	}
 	return max(0, min(r.log+r.free-b.last, (r.state+max(0, r.free-b.segments)/2-b.keep)/2))
 }
 
@@ -88,7 +96,7 @@ func (b roomBounds) judge(was proto.DiskSpace_Level, r roomNow) proto.DiskSpace_
 		last += last / 4
 	}
 	switch {
-	case r.stuck, r.refuse, r.log+r.free < last, r.state+r.free < b.keep:
+	case r.stuck, r.refuse, r.readOnly, r.log+r.free < last, r.state+r.free < b.keep:
 		return diskFull
 	case r.free >= low, r.whole && r.state >= state:
 		return diskEnough
@@ -103,6 +111,7 @@ type diskSpace struct {
 	// given counts the bytes of entries that this node has given to Raft; it may give as many as taken says.
 	given, taken atomic.Int64
 	refused      chan struct{} // a write of the log has found no room
+	readOnly     atomic.Bool   // because the file system is read-only
 	told         chan struct{} // the level of another voter's disk has changed
 
 	mu       sync.Mutex
@@ -114,6 +123,7 @@ type diskSpace struct {
 	// Of watchDisk.
 	found      bool // the log could not make its reserve
 	tried      time.Time
+	probed     time.Time
 	handedOver time.Time
 	compacted  time.Time
 	compacting atomic.Bool
@@ -142,6 +152,14 @@ func newDiskSpace(trailing uint64) *diskSpace {
 	}
 	d.taken.Store(math.MaxInt64)
 	return d
+}
+
+// refuse is told of each write of the log that found no room.
+func (d *diskSpace) refuse(err error) {
+	if errors.Is(err, syscall.EROFS) {
+		d.readOnly.Store(true)
+	}
+	wake(d.refused)
 }
 
 // note takes what a voter says of its disk.
@@ -238,7 +256,8 @@ func (s *Store) lookAtDisk(refused bool) {
 	now := s.roomNow(time.Now(), refused)
 	d.mu.Lock()
 	was := d.own.GetLevel()
-	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.free, TakesBytes: bounds.takes(now)}
+	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.free, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
+	own.OnReserve = own.Level == diskEnough && now.free < bounds.low
 	d.own = own
 	d.mu.Unlock()
 	if own.Level != was {
@@ -247,7 +266,7 @@ func (s *Store) lookAtDisk(refused bool) {
 		if own.Level == diskEnough {
 			log = s.cfg.Logger.Info
 		}
-		log("the room on this node's disk has changed", "level", own.Level, "free", now.free, "log", now.log, "state", now.state)
+		log("the room on this node's disk has changed", "level", own.Level, "free", now.free, "log", now.log, "state", now.state, "readOnly", now.readOnly)
 	}
 	s.boundLog(own.Level, now, segment)
 	if s.leader.ready() {
@@ -274,6 +293,11 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	if !r.whole && d.found {
 		r.free = 0
 	}
+	if d.readOnly.Load() && now.Sub(d.probed) >= tryEvery {
+		d.probed = now
+		d.readOnly.Store(s.isReadOnly())
+	}
+	r.readOnly = d.readOnly.Load()
 	r.refuse = refused && r.log < s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last
 	return r
 }
@@ -483,10 +507,23 @@ func diskExceeded(e *proto.Exceeded, disks *proto.DiskSpace) *proto.Exceeded {
 // errDiskFull is why this node does not campaign: it could not store its first entry as the leader.
 var errDiskFull = errors.New("this node's disk is full: it does not campaign")
 
-// mayLead reports whether the log has room for a leader's first entries.
+// mayLead reports whether the log takes a leader's first entries.
 func (s *Store) mayLead() bool {
 	own, _ := s.Disk()
-	return own.GetLevel() < diskFull || s.log.Room().Bytes >= leadsWith
+	return own.GetLevel() < diskFull || !own.ReadOnly && s.log.Room().Bytes >= leadsWith
+}
+
+// isReadOnly tries to write. Some file systems that have become read-only by an error do not say so before.
+func (s *Store) isReadOnly() bool {
+	if s.cfg.TestHooks.ReadOnly != nil {
+		return s.cfg.TestHooks.ReadOnly()
+	}
+	probe := filepath.Join(s.cfg.Dir, "probe.tmp")
+	f, err := os.OpenFile(probe, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(probe))
+	}
+	return errors.Is(err, syscall.EROFS)
 }
 
 // freeBytes is what the file system has room for.

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -40,6 +42,7 @@ func TestJudgeDisk(t *testing.T) {
 		{"it was compacted", diskFull, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},
 		{"state.db waits", diskLow, roomNow{log: 40 * mib, whole: true, stuck: true}, diskFull},
 		{"the log has refused a write", diskEnough, roomNow{log: 15 * mib, refuse: true}, diskFull},
+		{"the file system is read-only", diskEnough, roomNow{free: 1 << 40, log: 40 * mib, whole: true, state: 100 * mib, readOnly: true}, diskFull},
 		{"a bit of room is back", diskLow, roomNow{free: 40 * mib, log: 40 * mib, state: 20 * mib, whole: true}, diskLow},
 		{"room is back", diskLow, roomNow{free: 64 * mib, log: 40 * mib}, diskEnough},
 	} {
@@ -63,6 +66,57 @@ func TestDiskOfAnother(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDisk: a node whose log cannot be written because the file system is read-only says so, and does not campaign, until
+// something can be written.
+func TestReadOnlyDisk(t *testing.T) {
+	var readOnly atomic.Bool
+	readOnly.Store(true)
+	c := newCluster(t, 1, func(cfg *Config) { cfg.TestHooks.ReadOnly = readOnly.Load })
+	s := c.leader().Store
+	is := func(readOnly bool) func() error {
+		return func() error {
+			own, _ := s.Disk()
+			if own.GetReadOnly() != readOnly || (own.GetLevel() == diskFull) != readOnly || s.mayLead() == readOnly {
+				return fmt.Errorf("%v, may lead: %v", own, s.mayLead())
+			}
+			return nil
+		}
+	}
+	s.disks.refuse(fmt.Errorf("%w: write: %w", disk.ErrNoRoom, syscall.ENOSPC))
+	c.eventually("a full disk is not read-only", is(false))
+	s.disks.refuse(fmt.Errorf("%w: write: %w", disk.ErrNoRoom, syscall.EROFS))
+	c.eventually("it is read-only", is(true))
+	readOnly.Store(false)
+	c.eventually("it can be written again", is(false))
+}
+
+func TestIsReadOnly(t *testing.T) {
+	for options, want := range map[string]bool{"size=1m": false, "size=1m,ro": true} {
+		s := newStore(Config{Dir: mounted(t, options)})
+		if got := s.isReadOnly(); got != want {
+			t.Errorf("%s: %v", options, got)
+		}
+		s.cancel()
+	}
+}
+
+// TestOnReserve: a node says that its file system has no room while its files still have some of their own.
+func TestOnReserve(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	c := newCluster(t, 1, func(cfg *Config) { cfg.TestHooks.Free = free.Load })
+	s := c.leader().Store
+	for _, bytes := range []int64{1 << 40, 0, 1 << 40} {
+		free.Store(bytes)
+		c.eventually(fmt.Sprintf("%d bytes are free", bytes), func() error {
+			if own, _ := s.Disk(); own.GetLevel() != diskEnough || own.GetFreeBytes() != bytes || own.GetOnReserve() != (bytes == 0) {
+				return fmt.Errorf("%v", own)
+			}
+			return nil
+		})
+	}
+}
+
 // TestTakes: what a disk takes of entries is in both files, and room on the file system is not there twice.
 func TestTakes(t *testing.T) {
 	const mib = 1 << 20
@@ -77,6 +131,7 @@ func TestTakes(t *testing.T) {
 		{roomNow{log: 40 * mib, state: 32 * mib, free: 72 * mib}, 22 * mib},
 		{roomNow{log: 19*mib + mib/2, state: 320 * mib}, 10 * mib},
 		{roomNow{log: 9 * mib, state: 32 * mib}, 0},
+		{roomNow{log: 40 * mib, state: 32 * mib, readOnly: true}, 0},
 		{roomNow{log: 40 * mib, state: 7 * mib}, 0},
 	} {
 		if got := b.takes(row.now); got != row.want {

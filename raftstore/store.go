@@ -126,7 +126,7 @@ func (s *Store) openFiles() (err error) {
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp, Spares: cfg.spareSegments(), Leads: s.ledByRaft,
-		Full: func() { wake(s.disks.refused) }, Ends: s.ctx.Done(),
+		Full: s.disks.refuse, Ends: s.ctx.Done(),
 	})
 	loading.Wait()
 	if loadErr != nil {

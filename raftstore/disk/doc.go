@@ -15,6 +15,7 @@
 //	before-recovery      what a recovery has replaced
 //	state-differs.json   the state was found to be wrong (package membership): no recovery without a word for it
 //	state.db.new         a compact copy of state.db, or the first one, unfinished
+//	probe.tmp            only for a moment: whether a file system is read-only
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //
 // Every file gets its name by a rename when it is complete and synced, and the

@@ -21,7 +21,7 @@ func TestFullLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := smallDisk(t, 2048)
 			full := 0
-			o := LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }, Full: func() { full++ }}
+			o := LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }, Full: func(error) { full++ }}
 			n := filepath.Join(dir, "n")
 			filler := filepath.Join(dir, "filler")
 			must(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))
@@ -123,7 +123,7 @@ func TestRefusedEntries(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			f := &faulty{InmemStore: raft.NewInmemStore()}
 			fatal, full := 0, 0
-			l := newLog(f, LogOptions{Fatal: func(error) { fatal++ }, Full: func() { full++ }, Leads: func() bool { return row.leads }})
+			l := newLog(f, LogOptions{Fatal: func(error) { fatal++ }, Full: func(error) { full++ }, Leads: func() bool { return row.leads }})
 			must(t, l.StoreLogs(logs(1, 1, 4, 10)))
 			if row.shortened {
 				must(t, l.DeleteRange(3, 4))

@@ -53,8 +53,8 @@ type LogOptions struct {
 	Spares int
 	// Leads, if set, reports whether this node leads. It must not wait.
 	Leads func() bool
-	// Full, if set, is told of each write that found no room. It must not wait.
-	Full func()
+	// Full, if set, is told of each write that found no room, and why. It must not wait.
+	Full func(error)
 	// Ends, if set, is closed when nobody waits for the stable store any more.
 	Ends <-chan struct{}
 }
@@ -91,7 +91,7 @@ func (o *LogOptions) defaults() {
 		o.Leads = func() bool { return false }
 	}
 	if o.Full == nil {
-		o.Full = func() {}
+		o.Full = func(error) {}
 	}
 }
 
@@ -180,7 +180,7 @@ func (l *Log) write(what string, f func() error) error {
 	}
 	err = fmt.Errorf("log: %s: %w", what, err)
 	if errors.Is(err, ErrNoRoom) {
-		l.o.Full()
+		l.o.Full(err)
 	} else {
 		l.o.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func (l *Log) set(what string, f func() error) error {
 			l.o.Fatal(err)
 			return err
 		}
-		l.o.Full()
+		l.o.Full(err)
 		select {
 		case <-l.o.Ends:
 			l.o.Fatal(err)
