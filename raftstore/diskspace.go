@@ -49,7 +49,8 @@ const (
 
 // roomNow is what a node finds when it looks at its disk. In bytes.
 type roomNow struct {
-	free   int64 // of the file system; 0 if something has found no room
+	has    int64 // what the file system says that it has room for
+	free   int64 // the same, or 0 if something has found no room: a quota, inodes, or less than a segment of the log
 	log    int64 // that can be appended to the log without more of it
 	whole  bool  // the log's reserve is
 	state  int64 // that state.db can grow by without more of it
@@ -256,7 +257,7 @@ func (s *Store) lookAtDisk(refused bool) {
 	now := s.roomNow(time.Now(), refused)
 	d.mu.Lock()
 	was := d.own.GetLevel()
-	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.free, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
+	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.has, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
 	own.OnReserve = own.Level == diskEnough && now.free < bounds.low
 	d.own = own
 	d.mu.Unlock()
@@ -266,7 +267,7 @@ func (s *Store) lookAtDisk(refused bool) {
 		if own.Level == diskEnough {
 			log = s.cfg.Logger.Info
 		}
-		log("the room on this node's disk has changed", "level", own.Level, "free", now.free, "log", now.log, "state", now.state, "readOnly", now.readOnly)
+		log("the room on this node's disk has changed", "level", own.Level, "free", now.has, "log", now.log, "state", now.state, "readOnly", now.readOnly)
 	}
 	s.boundLog(own.Level, now, segment)
 	if s.leader.ready() {
@@ -277,7 +278,8 @@ func (s *Store) lookAtDisk(refused bool) {
 // roomNow looks, and has the reserve made if the log misses a part of it.
 func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	d, log := s.disks, s.log.Room()
-	r := roomNow{free: s.freeBytes(), log: log.Bytes, whole: log.Spares >= log.Wanted}
+	r := roomNow{has: s.freeBytes(), log: log.Bytes, whole: log.Spares >= log.Wanted}
+	r.free = r.has
 	r.state, r.stuck = s.db.Room()
 	if !r.whole && now.Sub(d.tried) >= tryEvery {
 		d.tried = now

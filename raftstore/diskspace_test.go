@@ -100,6 +100,23 @@ func TestIsReadOnly(t *testing.T) {
 	}
 }
 
+// TestFreeBytes: a node on a file system with less room than a segment of the log takes tells how much there is, as df does.
+func TestFreeBytes(t *testing.T) {
+	dir := mounted(t, "size=30m")
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Dir = filepath.Join(dir, "node")
+		cfg.TestHooks.SegmentBytes, cfg.Limits.ReserveBytes = 4<<20, 40<<20 // of which there is not so much
+	})
+	s := c.leader().Store
+	c.eventually("the log has taken what there is", func() error {
+		own, _ := s.Disk()
+		if free := freeBytes(dir); own.GetLevel() == diskEnough || free >= 4<<20 || free == 0 || own.FreeBytes != free {
+			return fmt.Errorf("%v, %d bytes are free, %+v", own, free, s.log.Room())
+		}
+		return nil
+	})
+}
+
 // TestOnReserve: a node says that its file system has no room while its files still have some of their own.
 func TestOnReserve(t *testing.T) {
 	var free atomic.Int64
