@@ -29,10 +29,25 @@ func (st *ClusterStatus) NotReady(m *MemberStatus) (reason, why string) {
 		return "", ""
 	case st.Leader == "" || m.LeaderID != string(st.Leader):
 		return "NotFollowing", "it does not follow the leader"
+	case m.DiskSpace == DiskReadOnly:
+		return "DiskReadOnly", "its disk takes no writes"
+	case m.DiskSpace == DiskFull && st.othersHaveRoom():
+		return "DiskFull", "its disk is full, and those of a majority have room: it does not keep up with them"
 	case m.Lag > farBehind:
 		return "Behind", fmt.Sprintf("it has applied %d entries less than are committed", m.Lag)
 	}
 	return "", ""
+}
+
+// othersHaveRoom reports whether the disks of a majority are not full: what they take, one that is full does not.
+func (st *ClusterStatus) othersHaveRoom() bool {
+	have := 0
+	for i := range st.Members {
+		if m := &st.Members[i]; m.Voter && m.Error == "" && m.DiskSpace != DiskFull && m.DiskSpace != DiskReadOnly {
+			have++
+		}
+	}
+	return have > st.Voters/2
 }
 
 // Remove removes a member by its id as the admin API does without force: a leader hands over first. Errors: ErrRefused, if that would

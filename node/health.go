@@ -63,9 +63,12 @@ func (n *Node) trustsState(context.Context) error {
 }
 
 // hasDiskSpace fails while this node's disk has room for compaction only, and those of a majority have more: others serve
-// what this node soon cannot follow.
+// what this node soon cannot follow. It fails also while nothing can be written.
 func (n *Node) hasDiskSpace(context.Context) error {
 	own, cluster := n.store.Disk()
+	if own.GetReadOnly() {
+		return errors.New("the file system of this node's data directory takes no writes")
+	}
 	if own.GetLevel() == proto.DiskSpace_FULL && cluster.GetLevel() < proto.DiskSpace_FULL {
 		return errors.New("this node's disk is full, and others have room")
 	}

@@ -29,6 +29,7 @@ func (n *Node) memberObjects() controllers.Members {
 				seen := memberSeen(&m.MemberInfo)
 				seen.Down, seen.Why = st.NotReady(m)
 				seen.Version, seen.FeatureVersion = m.Version, int64(m.FeatureVersion)
+				seen.Applied, seen.Lag = m.Applied, m.Lag
 				seen.DiskSpace, seen.LostEntries, seen.WrongState = string(m.DiskSpace), m.LostEntries, st.WrongStates[m.ID].Found
 				out = append(out, seen)
 			}

@@ -40,7 +40,9 @@ type MemberSeen struct {
 	// Version and FeatureVersion are of its release; empty: it did not answer.
 	Version        string
 	FeatureVersion int64
-	// DiskSpace is low or full; empty: its disk has room.
+	// Applied is the index of the last entry that it has applied, Lag how many more are committed.
+	Applied, Lag uint64
+	// DiskSpace is what its disk lacks: reserve, low, full or read-only; empty: nothing.
 	DiskSpace string
 	// LostEntries and WrongState say, for a person, why it must be replaced. Empty: it need not.
 	LostEntries, WrongState string
@@ -63,6 +65,8 @@ const (
 	settleDelayReady = 5 * time.Second
 	// nameDelay is for how long a member without a name has no object. New members say their names in a moment.
 	nameDelay = 10 * time.Second
+	// lagDelay is for how long a member may apply nothing while it lacks entries.
+	lagDelay = 15 * time.Second
 )
 
 // memberSync is the work of one term.
@@ -71,6 +75,7 @@ type memberSync struct {
 	res       *kinds.Resource
 	events    memberEvents
 	readiness map[string]pendingReady // by id
+	progress  map[string]progress     // by id
 	unnamed   map[string]time.Time    // by id: since when
 	declared  map[types.UID]time.Time // by uid: when it was first seen to be deleted
 	shown     map[string]bool         // by id: it had an object in this term
@@ -86,7 +91,7 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 	defer stop()
 	k := &memberSync{
 		l: l, res: l.objects.Kinds().Lookup(quoratev1.Resource), events: memberEvents{l: l, of: map[eventKey]*memberEvent{}},
-		readiness: map[string]pendingReady{}, unnamed: map[string]time.Time{}, declared: map[types.UID]time.Time{}, shown: map[string]bool{},
+		readiness: map[string]pendingReady{}, progress: map[string]progress{}, unnamed: map[string]time.Time{}, declared: map[types.UID]time.Time{}, shown: map[string]bool{},
 	}
 	var known []MemberSeen
 	var due time.Time
@@ -143,6 +148,10 @@ func (k *memberSync) sync(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	now := time.Now()
+	for i := range seen {
+		m := &seen[i]
+		k.progress[m.ID] = k.progress[m.ID].seen(m, now)
+	}
 	all := seen
 	seen = slices.DeleteFunc(slices.Clone(seen), func(m MemberSeen) bool {
 		if m.Name != "" || slices.ContainsFunc(stored, func(s storedMember) bool { return s.Status.ID == m.ID }) {
@@ -314,6 +323,7 @@ func (k *memberSync) end(ctx context.Context, s *storedMember) error {
 		return fmt.Errorf("let member %s go: %w", s.Name, err)
 	}
 	delete(k.readiness, s.Status.ID)
+	delete(k.progress, s.Status.ID)
 	delete(k.shown, s.Status.ID)
 	return k.told(ctx, &s.Member, eventOf(removedEvent, &s.Member))
 }

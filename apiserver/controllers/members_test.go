@@ -200,6 +200,27 @@ func TestFlappingMember(t *testing.T) {
 	})
 }
 
+// TestLaggingMember: one that lacks entries and takes none is not ready, however few they are, and one that takes some is.
+func TestLaggingMember(t *testing.T) {
+	withMembers(t, func(e membersEnv) {
+		for i := range 24 { // it is behind each time, as under load, and follows
+			e.c.change(func(c *fakeCluster) { c.members[2].Applied, c.members[2].Lag = uint64(100+i), 7 })
+			time.Sleep(5 * time.Second) //sleep: virtual
+		}
+		e.shows("n1 leader True, n2 voter True, n3 voter True")
+		time.Sleep(10 * time.Second) //sleep: virtual; nothing is written that soon
+		if c := meta.FindStatusCondition(e.member("n3").Status.Conditions, quoratev1.Ready); c.Status != metav1.ConditionTrue {
+			t.Errorf("not ready after 10 s: %+v", c)
+		}
+		e.shows("n1 leader True, n2 voter True, n3 voter False")
+		if c := meta.FindStatusCondition(e.member("n3").Status.Conditions, quoratev1.Ready); c.Reason != "Lagging" || c.Message != "it lacks 7 entries, and takes none" {
+			t.Errorf("%+v", c)
+		}
+		e.c.change(func(c *fakeCluster) { c.members[2].Applied, c.members[2].Lag = 130, 0 })
+		e.shows("n1 leader True, n2 voter True, n3 voter True")
+	})
+}
+
 // TestMemberIsDeclaredGone: whose object is deleted is removed from the cluster, as soon as that is safe.
 func TestMemberIsDeclaredGone(t *testing.T) {
 	withMembers(t, func(e membersEnv) {

@@ -86,7 +86,7 @@ func nextMember(old *quoratev1.MemberStatus, m MemberSeen, now time.Time) quorat
 	for _, c := range []struct{ kind, reason, found string }{
 		{quoratev1.LostEntries, "MustBeReplaced", m.LostEntries},
 		{quoratev1.WrongState, "MustBeReplaced", m.WrongState},
-		{quoratev1.DiskSpaceLow, "NoRoom", diskWords(m.DiskSpace)},
+		{quoratev1.DiskSpaceLow, diskReasons[m.DiskSpace], diskWords(m.DiskSpace)},
 	} {
 		if c.found != "" {
 			set(c.kind, true, c.reason, c.found)
@@ -102,13 +102,20 @@ func sortConditions(list []metav1.Condition) {
 	slices.SortFunc(list, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
 }
 
-// diskWords says that a disk has no room.
+// diskReasons are those of the condition DiskSpaceLow. A disk may change between low and full all the time.
+var diskReasons = map[string]string{"reserve": "OnReserve", "low": "NoRoom", "full": "NoRoom", "read-only": "ReadOnly"}
+
+// diskWords says what a disk lacks.
 func diskWords(space string) string {
 	switch space {
 	case "":
 		return ""
+	case "reserve":
+		return "its file system has no room beside what the node has reserved for itself: make room there"
 	case "low":
 		return "its disk has no room for what makes objects larger: make room there"
+	case "read-only":
+		return "its file system takes no writes: mend it, and start the node again"
 	}
 	return "its disk is " + space + ": make room there"
 }
@@ -128,6 +135,24 @@ func sameMember(a, b *quoratev1.MemberStatus) bool { return reflect.DeepEqual(a,
 
 // readyDelay is for how long a member is otherwise ready than its object says before that is written: what passes costs no write.
 const readyDelay = 5 * time.Second
+
+// progress is since when a member has applied nothing.
+type progress struct {
+	applied uint64
+	since   time.Time
+}
+
+// seen is the progress by what is seen of a member now. One that has lacked entries for lagDelay, and has applied none meanwhile, is not ready: it cannot
+// write its log, or waits for a snapshot.
+func (p progress) seen(m *MemberSeen, now time.Time) progress {
+	if m.Down != "" || m.Leader || m.Lag == 0 || m.Applied != p.applied || p.since.IsZero() {
+		return progress{m.Applied, now}
+	}
+	if now.Sub(p.since) >= lagDelay {
+		m.Down, m.Why = "Lagging", fmt.Sprintf("it lacks %d entries, and takes none", m.Lag)
+	}
+	return p
+}
 
 // pendingReady is what may become of the condition Ready.
 type pendingReady struct {
@@ -241,7 +266,8 @@ func changesOf(was *quoratev1.MemberStatus, m *quoratev1.Member) (out []eventTex
 		case c.Type == quoratev1.Ready && changed:
 			add(corev1.EventTypeWarning, "NotReady", c.Reason+": "+c.Message)
 		case c.Type == quoratev1.RemovalBlocked && (changed || before.Message != c.Message),
-			(c.Type == quoratev1.LostEntries || c.Type == quoratev1.WrongState || c.Type == quoratev1.DiskSpaceLow) && changed:
+			(c.Type == quoratev1.LostEntries || c.Type == quoratev1.WrongState) && changed,
+			c.Type == quoratev1.DiskSpaceLow && (changed || before.Reason != c.Reason):
 			add(corev1.EventTypeWarning, c.Type, c.Message)
 		}
 	}

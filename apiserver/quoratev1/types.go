@@ -52,7 +52,7 @@ const (
 	Ready = "Ready"
 	// VoterCondition: the member has a vote.
 	VoterCondition = "Voter"
-	// DiskSpaceLow: its disk has no room for what makes objects larger.
+	// DiskSpaceLow: its disk has no room for what makes objects larger, or nothing but what the node has reserved.
 	DiskSpaceLow = "DiskSpaceLow"
 	// LostEntries: it came back without entries that it had acknowledged, and must be replaced.
 	LostEntries = "LostEntries"
