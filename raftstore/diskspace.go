@@ -345,8 +345,6 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 				return
 			}
 			// The log is kept for a node that is sent a snapshot: another one of this node's cuts nothing either.
-		} else {
-			s.cfg.Logger.Info("the log is not cut yet", "reason", err)
 		}
 		d.failures.Store(min(d.failures.Load()+1, 4))
 	})
