@@ -222,7 +222,7 @@ func (s *Store) startRaft() error {
 // gaveUp is called when the log is not kept any longer for a node that is being sent a
 // snapshot.
 func (s *Store) gaveUp(index uint64, bytes int64) {
-	s.cfg.Logger.Warn("the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
+	s.often.Warn(s.cfg.Logger, "the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
 		"snapshot", index, "bytes", bytes, "limit", s.cfg.Limits.SnapshotLogBytes)
 }
 
