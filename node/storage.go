@@ -67,12 +67,14 @@ func diskNotice(disks *proto.DiskSpace, members []membership.MemberStatus) (out 
 			out = append(out, "disk: "+before+strings.Join(who, ", ")+after)
 		}
 	}
+	refused := ""
 	if disks.GetLevel() == proto.DiskSpace_ENOUGH {
 		say(membership.DiskFull, "full on ", "; the cluster goes on with the others. Make room there")
 	} else {
 		say(membership.DiskFull, "full on ", "; what makes objects take more is refused. Make room there, or delete objects")
+		refused = ", and writes are refused"
 	}
-	say(membership.DiskReadOnly, "read-only on ", ", which cannot write anything. Mend the file system, and start the node again")
+	say(membership.DiskReadOnly, "read-only on ", ": nothing can be written there"+refused+". Mend the file system, and start the node again")
 	say(membership.DiskOnReserve, "no room beside what the node has reserved for itself on ", ". Make room there, before that is used up")
 	return out
 }

@@ -144,9 +144,7 @@ func (s *Store) writeMarks(m *marks, now time.Time) {
 		return
 	}
 	m.noted = len(f.Marks)
-	if err := s.writeNote(marksFile, f); err != nil {
-		s.cfg.Logger.Warn("cannot write how old the history is", "err", err)
-	}
+	s.writeNote(marksFile, "how old the history is", f)
 }
 
 // byAge returns the floor of a history as long as window, and forgets the marks

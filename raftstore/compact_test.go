@@ -212,7 +212,7 @@ func TestWindowOutlivesTheProcess(t *testing.T) {
 		{AgeMs: uint64(61 * time.Minute / time.Millisecond), Applied: uint64(old)},
 		{AgeMs: uint64(time.Minute / time.Millisecond), Applied: uint64(old) + 5},
 	}}
-	noError(t, s.writeNote(marksFile, marks))
+	noError(t, s.tryNote(marksFile, marks))
 	c.open(m)
 	m = c.leader()
 	c.eventually("the floor is where it was an hour ago", func() error {

@@ -503,13 +503,11 @@ func (s *Store) writeAcknowledged() {
 	if changes == c.written {
 		return
 	}
-	if err := s.writeNote(acknowledgedFile, &proto.AcknowledgedFile{
+	if !s.writeNote(acknowledgedFile, "what other nodes have acknowledged", &proto.AcknowledgedFile{
 		Format: noteFormat, ClusterId: string(s.Cluster()), Known: known, Lost: lost,
-	}); err != nil {
-		s.often.WarnAbout(s.cfg.Logger, acknowledgedFile, "cannot write what other nodes have acknowledged", "err", err)
+	}) {
 		return
 	}
-	s.often.Over(s.cfg.Logger, acknowledgedFile, "what other nodes have acknowledged is written again")
 	c.written = changes
 	kept := map[proto.NodeID]uint64{}
 	for _, k := range known {

@@ -453,6 +453,18 @@ func FuzzNotes(f *testing.F) {
 	})
 }
 
+// TestReadOnlyShowsInNotes: a node with nothing to write in its log notices a read-only file system by its notes.
+func TestReadOnlyShowsInNotes(t *testing.T) {
+	for options, want := range map[string]bool{"size=1m,ro": true, "size=0,nr_inodes=1": false, "size=1m": false} {
+		s := newStore(Config{Dir: mounted(t, options), Logger: slog.New(slog.DiscardHandler)})
+		s.writeNote(marksFile, "how old the history is", &proto.HistoryMarksFile{Format: noteFormat})
+		if got := s.disks.readOnly.Load(); got != want {
+			t.Errorf("%s: %v", options, got)
+		}
+		s.cancel()
+	}
+}
+
 // TestAcknowledgedIsNotWritten: that the file cannot be written is said once, and that it is written again, however often it is tried.
 func TestAcknowledgedIsNotWritten(t *testing.T) {
 	var lines strings.Builder

@@ -153,6 +153,9 @@ func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...an
 	if line.text == "" {
 		line.text = msg
 	}
+	if slices.Contains(args, any(errFollowerFull)) {
+		line.text = "a node takes no entries of this one, which leads, retrying"
+	}
 	out := append(make([]any, 0, len(args)+2), "component", name)
 	about := line.text
 	for i := 0; i+1 < len(args); i += 2 {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cespare/xxhash/v2"
 	pb "google.golang.org/protobuf/proto"
@@ -65,7 +66,21 @@ func (s *Store) readNote(name string, n note) {
 	}
 }
 
-func (s *Store) writeNote(name string, n note) error {
+// writeNote writes a file, and reports whether it could. what is what the file has, for the log.
+func (s *Store) writeNote(name, what string, n note) bool {
+	err := s.tryNote(name, n)
+	if err == nil {
+		s.often.Over(s.cfg.Logger, name, what+" is written again")
+		return true
+	}
+	if errors.Is(err, syscall.EROFS) {
+		s.disks.readOnly.Store(true) // a log that has nothing to write does not notice
+	}
+	s.often.WarnAbout(s.cfg.Logger, name, "cannot write "+what, "err", err)
+	return false
+}
+
+func (s *Store) tryNote(name string, n note) error {
 	b, err := encodeNote(n)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
