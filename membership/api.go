@@ -119,6 +119,7 @@ type DiskSpace string
 const (
 	DiskOnReserve DiskSpace = "reserve"   // the file system has little room; the node's files have some of their own
 	DiskLow       DiskSpace = "low"       // there is no room for what makes objects larger
+	DiskNoRoom    DiskSpace = "snapshot"  // there is no room for the snapshot that the node needs
 	DiskFull      DiskSpace = "full"      // nor for anything but compaction
 	DiskReadOnly  DiskSpace = "read-only" // it takes no writes
 )

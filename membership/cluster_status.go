@@ -128,6 +128,8 @@ func diskSpace(d *proto.DiskSpace) DiskSpace {
 		return DiskReadOnly
 	case d.GetLevel() == proto.DiskSpace_FULL:
 		return DiskFull
+	case d.GetSnapshotBytes() > 0:
+		return DiskNoRoom
 	case d.GetLevel() == proto.DiskSpace_LOW:
 		return DiskLow
 	case d.GetOnReserve():

@@ -31,6 +31,8 @@ func (st *ClusterStatus) NotReady(m *MemberStatus) (reason, why string) {
 		return "NotFollowing", "it does not follow the leader"
 	case m.DiskSpace == DiskReadOnly:
 		return "DiskReadOnly", "its disk takes no writes"
+	case m.DiskSpace == DiskNoRoom:
+		return "DiskFull", "its disk has no room for the snapshot that it needs"
 	case m.DiskSpace == DiskFull && st.othersHaveRoom():
 		return "DiskFull", "its disk is full, and those of a majority have room: it does not keep up with them"
 	case m.Lag > farBehind:
@@ -43,7 +45,7 @@ func (st *ClusterStatus) NotReady(m *MemberStatus) (reason, why string) {
 func (st *ClusterStatus) othersHaveRoom() bool {
 	have := 0
 	for i := range st.Members {
-		if m := &st.Members[i]; m.Voter && m.Error == "" && m.DiskSpace != DiskFull && m.DiskSpace != DiskReadOnly {
+		if m := &st.Members[i]; m.Voter && m.Error == "" && m.DiskSpace != DiskFull && m.DiskSpace != DiskNoRoom && m.DiskSpace != DiskReadOnly {
 			have++
 		}
 	}

@@ -24,6 +24,7 @@ func TestNotReady(t *testing.T) {
 		{"its disk is full", func(_ *ClusterStatus, m *MemberStatus) { m.DiskSpace = DiskFull }, "DiskFull"},
 		{"one more is full", func(st *ClusterStatus, m *MemberStatus) { m.DiskSpace, st.Members[1].DiskSpace = DiskFull, DiskFull }, ""},
 		{"one more is low", func(st *ClusterStatus, m *MemberStatus) { m.DiskSpace, st.Members[1].DiskSpace = DiskFull, DiskLow }, "DiskFull"},
+		{"it has no room for a snapshot", func(_ *ClusterStatus, m *MemberStatus) { m.DiskSpace = DiskNoRoom }, "DiskFull"},
 		{"its disk takes no writes", func(_ *ClusterStatus, m *MemberStatus) { m.DiskSpace = DiskReadOnly }, "DiskReadOnly"},
 		{"none does", func(st *ClusterStatus, _ *MemberStatus) {
 			for i := range st.Members {
@@ -55,6 +56,8 @@ func TestDiskSpaceOf(t *testing.T) {
 		{&proto.DiskSpace{}, ""},
 		{&proto.DiskSpace{OnReserve: true}, DiskOnReserve},
 		{&proto.DiskSpace{Level: proto.DiskSpace_LOW}, DiskLow},
+		{&proto.DiskSpace{Level: proto.DiskSpace_LOW, SnapshotBytes: 1}, DiskNoRoom},
+		{&proto.DiskSpace{Level: proto.DiskSpace_FULL, SnapshotBytes: 1}, DiskFull},
 		{&proto.DiskSpace{Level: proto.DiskSpace_FULL}, DiskFull},
 		{&proto.DiskSpace{Level: proto.DiskSpace_FULL, ReadOnly: true}, DiskReadOnly},
 	} {

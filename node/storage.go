@@ -74,6 +74,7 @@ func diskNotice(disks *proto.DiskSpace, members []membership.MemberStatus) (out 
 		say(membership.DiskFull, "full on ", "; what makes objects take more is refused. Make room there, or delete objects")
 		refused = ", and writes are refused"
 	}
+	say(membership.DiskNoRoom, "no room for a snapshot of the leader on ", ", which needs one to follow. Make room there: the log of the node says how much it takes")
 	say(membership.DiskReadOnly, "read-only on ", ": nothing can be written there"+refused+". Mend the file system, and start the node again")
 	say(membership.DiskOnReserve, "no room beside what the node has reserved for itself on ", ". Make room there, before that is used up")
 	return out

@@ -53,6 +53,7 @@ func TestDiskNotice(t *testing.T) {
 		{0, "n2", "n1= n2=full n3=", "disk: full on n2; the cluster goes on with the others. Make room there"},
 		{0, "", "n1= n2=low n3=reserve", "disk: full on n2; the cluster goes on with the others. Make room there|" +
 			"disk: no room beside what the node has reserved for itself on n3. Make room there, before that is used up"},
+		{0, "", "n1= n2= n3=snapshot", "disk: no room for a snapshot of the leader on n3, which needs one to follow. Make room there: the log of the node says how much it takes"},
 		{1, "n1 n2", "n1=low n2=- n3=", "disk: full on n1, n2; what makes objects take more is refused. Make room there, or delete objects"},
 		{0, "", "n1=- n2=read-only n3=", "disk: read-only on n2: nothing can be written there. Mend the file system, and start the node again"},
 		{2, "n1 n2", "n1=read-only n2=read-only n3=", "disk: read-only on n1, n2: nothing can be written there, and writes are refused. Mend the file system, and start the node again"},

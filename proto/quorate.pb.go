@@ -2382,12 +2382,13 @@ func (x *CurrentTermResponse) GetDisks() *DiskSpace {
 type DiskSpace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         DiskSpace_Level        `protobuf:"varint,1,opt,name=level,proto3,enum=quorate.v1.DiskSpace_Level" json:"level,omitempty"`
-	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`       // of the file system
-	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                                 // of a cluster's disks: the names of the nodes without room
-	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"`    // of a node's disk: of entries before there is room for compaction only
-	StoredBytes   int64                  `protobuf:"varint,5,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of a cluster's disks: what all keys took when there was no more room
-	OnReserve     bool                   `protobuf:"varint,6,opt,name=on_reserve,json=onReserve,proto3" json:"on_reserve,omitempty"`       // of a node's disk that is ENOUGH: the file system has little room, and the files have some of their own
-	ReadOnly      bool                   `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`          // of a node's disk that is FULL: it takes no writes at all
+	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`             // of the file system
+	Nodes         []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`                                       // of a cluster's disks: the names of the nodes without room
+	TakesBytes    int64                  `protobuf:"varint,4,opt,name=takes_bytes,json=takesBytes,proto3" json:"takes_bytes,omitempty"`          // of a node's disk: of entries before there is room for compaction only
+	StoredBytes   int64                  `protobuf:"varint,5,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`       // of a cluster's disks: what all keys took when there was no more room
+	OnReserve     bool                   `protobuf:"varint,6,opt,name=on_reserve,json=onReserve,proto3" json:"on_reserve,omitempty"`             // of a node's disk that is ENOUGH: the file system has little room, and the files have some of their own
+	SnapshotBytes int64                  `protobuf:"varint,8,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of a node's disk: of the snapshot that it needs and has no room for
+	ReadOnly      bool                   `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`                // of a node's disk that is FULL: it takes no writes at all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2462,6 +2463,13 @@ func (x *DiskSpace) GetOnReserve() bool {
 		return x.OnReserve
 	}
 	return false
+}
+
+func (x *DiskSpace) GetSnapshotBytes() int64 {
+	if x != nil {
+		return x.SnapshotBytes
+	}
+	return 0
 }
 
 func (x *DiskSpace) GetReadOnly() bool {
@@ -4086,7 +4094,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
-	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\x9b\x02\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xc2\x02\n" +
 	"\tDiskSpace\x121\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
 	"\n" +
@@ -4096,7 +4104,8 @@ const file_quorate_proto_rawDesc = "" +
 	"takesBytes\x12!\n" +
 	"\fstored_bytes\x18\x05 \x01(\x03R\vstoredBytes\x12\x1d\n" +
 	"\n" +
-	"on_reserve\x18\x06 \x01(\bR\tonReserve\x12\x1b\n" +
+	"on_reserve\x18\x06 \x01(\bR\tonReserve\x12%\n" +
+	"\x0esnapshot_bytes\x18\b \x01(\x03R\rsnapshotBytes\x12\x1b\n" +
 	"\tread_only\x18\a \x01(\bR\breadOnly\"&\n" +
 	"\x05Level\x12\n" +
 	"\n" +

@@ -258,6 +258,7 @@ func (s *Store) lookAtDisk(refused bool) {
 	d.mu.Lock()
 	was := d.own.GetLevel()
 	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.has, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
+	own.SnapshotBytes = s.snapshotRoom.lacking(time.Now())
 	own.OnReserve = own.Level == diskEnough && now.free < bounds.low
 	d.own = own
 	d.mu.Unlock()

@@ -22,17 +22,27 @@ type snapshotRoom struct {
 	free  int64         // when the last one began
 	pause time.Duration // 0: that one has found room
 	until time.Time
+
+	size    int64     // of the last one
+	lacks   bool      // there was no room for that
+	refused time.Time // when that was found
 }
+
+// lacksAge is how old may be that a snapshot has found no room: the leader offers it every ten seconds for as long as this node needs it.
+const lacksAge = 30 * time.Second
 
 // admit returns an error for a snapshot of size bytes, while so many are free. The file needs more than the stream, by a share
 // that depends on the objects, so what seems to fit may fail, and is tried again when there is more room or the pause has ended.
 func (r *snapshotRoom) admit(now time.Time, size, free int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.size = size
 	switch {
 	case free < size:
+		r.lacks, r.refused = true, now
 		return fmt.Errorf("%w: a snapshot has %d bytes, and there is room for %d", disk.ErrNoRoom, size, free)
 	case now.Before(r.until) && free < r.free+size/8:
+		r.lacks, r.refused = true, now
 		return fmt.Errorf("%w: a snapshot has %d bytes, and one has found no room when there was room for %d", disk.ErrNoRoom, size, r.free)
 	}
 	r.free = free
@@ -45,11 +55,22 @@ func (r *snapshotRoom) received(now time.Time, err error) {
 	defer r.mu.Unlock()
 	switch {
 	case err == nil:
-		r.pause, r.until = 0, time.Time{}
+		r.pause, r.until, r.lacks = 0, time.Time{}, false
 	case errors.Is(err, disk.ErrNoRoom):
 		r.pause = min(max(2*r.pause, firstSnapshotPause), longestSnapshotPause)
 		r.until = now.Add(r.pause)
+		r.lacks, r.refused = true, now
 	}
+}
+
+// lacking returns the bytes of the snapshot that this node needs and has no room for, or 0.
+func (r *snapshotRoom) lacking(now time.Time) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.lacks || now.Sub(r.refused) > lacksAge {
+		return 0
+	}
+	return r.size
 }
 
 // admitSnapshot is asked before this node receives a snapshot of size bytes.

@@ -50,6 +50,17 @@ func TestSnapshotRoom(t *testing.T) {
 		}
 		if err == nil {
 			r.received(at, step.becomes)
+			err = step.becomes
+		}
+		lacks := int64(0)
+		if err != nil { // a broken connection says nothing new
+			lacks = step.size
+		}
+		if got := r.lacking(at); got != lacks {
+			t.Errorf("step %d: it lacks %d bytes, want %d", i, got, lacks)
+		}
+		if got := r.lacking(at.Add(time.Minute)); got != 0 {
+			t.Errorf("step %d: it lacks %d bytes a minute later", i, got)
 		}
 	}
 }
@@ -124,6 +135,12 @@ func TestSnapshotIsRefusedBeforeItIsSent(t *testing.T) {
 		}
 		return nil
 	})
+	c.eventually("the node says that it lacks room for a snapshot", func() error {
+		if own, _ := away.Disk(); own.GetSnapshotBytes() < 1<<20 {
+			return fmt.Errorf("%v", own)
+		}
+		return nil
+	})
 	if n := bytes.Load(); n > 0 {
 		t.Errorf("%d bytes were sent", n)
 	}
@@ -135,6 +152,12 @@ func TestSnapshotIsRefusedBeforeItIsSent(t *testing.T) {
 	c.eventually("a snapshot is installed", func() error {
 		if away.Counters().SnapshotsInstalled == 0 {
 			return errors.New("not yet")
+		}
+		return nil
+	})
+	c.eventually("it lacks nothing", func() error {
+		if own, _ := away.Disk(); own.GetSnapshotBytes() != 0 {
+			return fmt.Errorf("%v", own)
 		}
 		return nil
 	})

@@ -42,7 +42,7 @@ type MemberSeen struct {
 	FeatureVersion int64
 	// Applied is the index of the last entry that it has applied, Lag how many more are committed.
 	Applied, Lag uint64
-	// DiskSpace is what its disk lacks: reserve, low, full or read-only; empty: nothing.
+	// DiskSpace is what its disk lacks: reserve, low, snapshot, full or read-only; empty: nothing.
 	DiskSpace string
 	// LostEntries and WrongState say, for a person, why it must be replaced. Empty: it need not.
 	LostEntries, WrongState string

@@ -103,7 +103,7 @@ func sortConditions(list []metav1.Condition) {
 }
 
 // diskReasons are those of the condition DiskSpaceLow. A disk may change between low and full all the time.
-var diskReasons = map[string]string{"reserve": "OnReserve", "low": "NoRoom", "full": "NoRoom", "read-only": "ReadOnly"}
+var diskReasons = map[string]string{"reserve": "OnReserve", "low": "NoRoom", "full": "NoRoom", "snapshot": "NoRoomForSnapshot", "read-only": "ReadOnly"}
 
 // diskWords says what a disk lacks.
 func diskWords(space string) string {
@@ -114,6 +114,8 @@ func diskWords(space string) string {
 		return "its file system has no room beside what the node has reserved for itself: make room there"
 	case "low":
 		return "its disk has no room for what makes objects larger: make room there"
+	case "snapshot":
+		return "its disk has no room for the snapshot that it needs to follow: make room there"
 	case "read-only":
 		return "its file system takes no writes: mend it, and start the node again"
 	}

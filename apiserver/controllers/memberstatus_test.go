@@ -158,6 +158,8 @@ func TestMemberChanges(t *testing.T) {
 			"Warning DiskSpaceLow: its file system has no room beside what the node has reserved for itself: make room there"},
 		{"its files are full, too", with(func(m *MemberSeen) { m.DiskSpace = "reserve" }), with(func(m *MemberSeen) { m.DiskSpace = "full" }), false,
 			"Warning DiskSpaceLow: its disk is full: make room there"},
+		{"a snapshot finds no room", voter, with(func(m *MemberSeen) { m.DiskSpace = "snapshot" }), false,
+			"Warning DiskSpaceLow: its disk has no room for the snapshot that it needs to follow: make room there"},
 		{"it is read-only", voter, with(func(m *MemberSeen) { m.DiskSpace = "read-only" }), false,
 			"Warning DiskSpaceLow: its file system takes no writes: mend it, and start the node again"},
 		{"there is room again", with(func(m *MemberSeen) { m.DiskSpace = "low" }), voter, false, ""},
