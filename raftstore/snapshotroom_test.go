@@ -126,7 +126,7 @@ func TestSnapshotIsRefusedBeforeItIsSent(t *testing.T) {
 		cfg.TestHooks.Free = free.Load
 	})
 	away := lagBehindTheLog(t, c)
-	free.Store(1 << 20)
+	free.Store(64 << 10) // the snapshot has one value at least, and more
 	calls.Store(0)
 	c.open(away)
 	c.eventually("the snapshot is offered", func() error {
@@ -136,7 +136,7 @@ func TestSnapshotIsRefusedBeforeItIsSent(t *testing.T) {
 		return nil
 	})
 	c.eventually("the node says that it lacks room for a snapshot", func() error {
-		if own, _ := away.Disk(); own.GetSnapshotBytes() < 1<<20 {
+		if own, _ := away.Disk(); own.GetSnapshotBytes() <= 64<<10 {
 			return fmt.Errorf("%v", own)
 		}
 		return nil
