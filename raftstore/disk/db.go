@@ -101,7 +101,7 @@ type DB struct {
 
 	mu       sync.Mutex
 	file     *file
-	pending  pending
+	pending  []part
 	bytes    int64 // pending and being flushed
 	recorded proto.Revision
 	failed   error
@@ -325,7 +325,7 @@ func (db *DB) use(f *file, rec *proto.StateRecord, tot totals) *file {
 	db.mu.Lock()
 	old := db.file
 	db.file = f
-	db.pending, db.bytes = pending{}, 0
+	db.pending, db.bytes = nil, 0
 	db.recorded = proto.Revision(rec.Applied)
 	db.mu.Unlock()
 	db.durable.Store(rec.Applied)

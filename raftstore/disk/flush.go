@@ -1,41 +1,14 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/wal"
-	"go.etcd.io/bbolt"
 )
-
-// Added is a new version of a key in a table.
-type Added struct {
-	Table   string
-	Version *mvcc.Version
-}
-
-// Batch is what some applied entries have changed. The DB takes it over.
-type Batch struct {
-	// Added versions in ascending revision order.
-	Added []Added
-	// Removed revisions: no reader can reach them any more.
-	Removed []proto.Revision
-	// State after the last of the entries. Versions need not be set.
-	State *proto.StateRecord
-}
-
-// pending is what waits for the next flush.
-type pending struct {
-	added   []Added
-	removed []proto.Revision
-	state   *proto.StateRecord
-}
 
 // Record queues what was applied. It waits only while more than
 // Options.MaxPendingBytes are queued, and not for room on the disk. After a failure it
@@ -53,10 +26,10 @@ func (db *DB) Record(b Batch) {
 		db.mu.Unlock()
 		return
 	}
-	p := &db.pending
-	p.added = append(p.added, b.Added...)
-	p.removed = append(p.removed, b.Removed...)
-	p.state = b.State
+	if last := len(db.pending) - 1; last < 0 || db.pending[last].cost() >= db.o.FlushBytes/8 {
+		db.pending = append(db.pending, part{})
+	}
+	db.pending[len(db.pending)-1].append(part{b.Added, b.Removed, b.State, n})
 	db.recorded = proto.Revision(b.State.Applied)
 	db.bytes += n
 	bytes := db.bytes
@@ -109,72 +82,92 @@ func (db *DB) flusher() {
 	}
 }
 
-// flush writes what is pending in one transaction. When it returns nil,
+// flush writes what is pending: in one transaction, unless there is no room for it. When it returns nil,
 // everything recorded before the call is durable.
 func (db *DB) flush() error {
-	err := db.o.Commit(stateFile, db.flushPending)
-	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoRoom) {
-		return db.fail(err) // known already, unless it is Commit's own
+	for {
+		more := false
+		err := db.o.Commit(stateFile, func() (err error) {
+			more, err = db.flushPending()
+			return err
+		})
+		if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoRoom) {
+			return db.fail(err) // known already, unless it is Commit's own
+		}
+		if err != nil || !more {
+			return err
+		}
 	}
-	return err
 }
 
-func (db *DB) flushPending() error {
+// flushPending commits one transaction at most, with the first parts of what is pending. It reports whether there were more.
+func (db *DB) flushPending() (more bool, err error) {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	db.mu.Lock()
 	switch {
 	case db.failed != nil:
 		defer db.mu.Unlock()
-		return db.failed
+		return false, db.failed
 	case db.closed:
 		defer db.mu.Unlock()
-		return ErrClosed
+		return false, ErrClosed
 	}
-	f, nothing := db.file, db.pending.state == nil
+	f, nothing := db.file, len(db.pending) == 0
 	db.mu.Unlock()
 	if nothing {
 		if err := db.keepReserve(f, 0); err != nil {
-			return db.fail(err)
+			return false, db.fail(err)
 		}
 		db.noteSize(f)
-		return nil
+		return false, nil
 	}
 	if err := db.stillNoRoom(f); errors.Is(err, ErrNoRoom) {
-		return err
+		return false, err
 	} else if err != nil {
-		return db.fail(err)
+		return false, db.fail(err)
 	}
 	db.mu.Lock()
-	p, bytes := db.pending, db.bytes
-	db.pending = pending{}
+	parts := db.pending
+	db.pending = nil
 	db.mu.Unlock()
 	db.abandonCopy()
 	start := time.Now()
-	tot := db.totals
-	err := guard(func() error { return db.writePending(f, &p, &tot) })
+	n := len(parts)
+	if db.waiting.Load() {
+		n = 1
+	}
+	var tot totals
+	for {
+		tot = db.totals
+		err = guard(func() error { return db.writeParts(f, parts[:n], &tot) })
+		if n == 1 || !errors.Is(err, ErrNoRoom) {
+			break
+		}
+		n /= 2
+	}
 	if errors.Is(err, ErrNoRoom) {
-		db.putBack(p)
-		return err
+		db.putBack(bound(parts, db.Durable(), db.o.MaxPendingBytes))
+		return false, err
 	}
 	if err != nil {
-		return db.fail(fmt.Errorf("write %s: %w", stateFile, err))
+		return false, db.fail(fmt.Errorf("write %s: %w", stateFile, err))
 	}
 	failpoint("flushed")
 	db.totals = tot
 	db.wait = wait{}
-	db.durable.Store(p.state.Applied)
+	db.durable.Store(parts[n-1].state.Applied)
 	db.noteSize(f)
-	db.mu.Lock()
-	db.bytes -= bytes
-	db.mu.Unlock()
-	db.waiting.Store(false)
+	more = n < len(parts)
+	db.putBack(parts[n:])
+	// Record goes on to leave the flush to the flusher until all parts have found room.
+	db.waiting.Store(more)
 	db.o.Observe(time.Since(start))
-	return nil
+	return more, nil
 }
 
-// writePending commits one transaction. On ErrNoRoom the file is as it was.
-func (db *DB) writePending(f *file, p *pending, tot *totals) error {
+// writeParts commits one transaction. On ErrNoRoom the file is as it was.
+func (db *DB) writeParts(f *file, parts []part, tot *totals) error {
 	free := f.bolt.Stats().FreePageN
 	tx, err := f.bolt.Begin(true)
 	if err != nil {
@@ -182,12 +175,16 @@ func (db *DB) writePending(f *file, p *pending, tot *totals) error {
 	}
 	defer func() { _ = tx.Rollback() }() // an error says that it is over
 	d := demand{pageSize: int64(f.bolt.Info().PageSize)}
-	if err := p.write(tx, tot, db.Durable(), &d); err != nil {
+	if err := write(tx, parts, tot, db.Durable(), &d); err != nil {
 		return err
 	}
 	most, least := d.bytes(f.end/d.pageSize, free)
 	if f.end+most > f.size && d.removals != (leaves{}) {
-		if err := d.recount(f.bolt, slices.Clone(p.removed)); err != nil {
+		var removed []proto.Revision
+		for _, p := range parts {
+			removed = append(removed, p.removed...)
+		}
+		if err := d.recount(f.bolt, removed); err != nil {
 			return err
 		}
 		most, least = d.bytes(f.end/d.pageSize, free)
@@ -207,124 +204,13 @@ func (db *DB) writePending(f *file, p *pending, tot *totals) error {
 	return f.measure()
 }
 
-// putBack puts changes that could not be written back, before the newer ones. Versions that came and went among them
-// are left out, so that the size of the state bounds how much waits.
-func (db *DB) putBack(p pending) {
-	bytes := p.settle(db.Durable())
+// putBack puts parts that were not written back, before the newer ones.
+func (db *DB) putBack(parts []part) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.pending.state != nil {
-		p.added = append(p.added, db.pending.added...)
-		p.removed = append(p.removed, db.pending.removed...)
-		p.state = db.pending.state
+	db.pending = append(parts, db.pending...)
+	db.bytes = 0
+	for _, p := range db.pending {
+		db.bytes += p.bytes
 	}
-	db.bytes -= bytes
-	db.pending = p
-}
-
-// settle leaves out versions that came and went behind the file's applied index, and returns how many bytes they had.
-func (p *pending) settle(durable proto.Revision) (bytes int64) {
-	came := map[proto.Revision]bool{} // of those that went: whether their versions are here
-	for _, r := range p.removed {
-		if r > durable {
-			came[r] = false
-		}
-	}
-	if len(came) == 0 {
-		return 0
-	}
-	p.added = slices.DeleteFunc(p.added, func(a Added) bool {
-		_, went := came[a.Version.Revision]
-		if went {
-			came[a.Version.Revision] = true
-			bytes += a.bytes() + 8
-		}
-		return went
-	})
-	p.removed = slices.DeleteFunc(p.removed, func(r proto.Revision) bool { return came[r] })
-	return bytes
-}
-
-func (a Added) bytes() int64 { return a.Version.Size() + int64(len(a.Table)) }
-
-// write puts everything into one transaction: records and state must never be
-// apart. durable is the applied index of the file so far. It counts the pages that it takes in d.
-func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision, d *demand) error {
-	if proto.Revision(p.state.Applied) < durable {
-		return fmt.Errorf("state goes from %d to %d: %w", durable, p.state.Applied, mvcc.ErrOrder)
-	}
-	versions, meta := tx.Bucket(versionsBucket), tx.Bucket(metaBucket)
-	// Revisions only grow: a page is never inserted into again.
-	versions.FillPercent = 1
-	d.lastLeaf(versions) // before removals: bbolt's cursors do not get out of leaves that have become empty
-	// What came and went while it was pending never reaches the disk.
-	gone := map[proto.Revision]bool{}
-	for _, r := range p.removed {
-		if r > durable {
-			gone[r] = true
-			continue
-		}
-		n, err := drop(versions, r, tot)
-		if err != nil {
-			return err
-		}
-		d.removed(r, n)
-	}
-	last := durable
-	for _, a := range p.added {
-		r := a.Version.Revision
-		if r <= last || r > proto.Revision(p.state.Applied) {
-			return fmt.Errorf("revision %d after %d in a state at %d: %w", r, last, p.state.Applied, mvcc.ErrOrder)
-		}
-		last = r
-		if gone[r] {
-			delete(gone, r)
-			continue
-		}
-		value, err := encodeVersion(a.Table, a.Version)
-		if err != nil {
-			return err
-		}
-		if err := put(versions, r, value, tot); err != nil {
-			return err
-		}
-		d.added(len(value))
-	}
-	if len(gone) > 0 {
-		return fmt.Errorf("%d removed revisions above %d were never added: %w", len(gone), durable, mvcc.ErrOrder)
-	}
-	p.state.Versions = tot.versions
-	if err := errors.Join(meta.Put(totalsKey, tot.encode()), putState(meta, p.state)); err != nil {
-		return err
-	}
-	d.meta = len(meta.Get(stateKey))
-	return nil
-}
-
-// put stores a sealed record, and adds it to the totals.
-func put(versions *bbolt.Bucket, r proto.Revision, value []byte, tot *totals) error {
-	if err := versions.Put(revisionKey(r), value); err != nil {
-		return fmt.Errorf("revision %d: %w", r, err)
-	}
-	n := len(value) - sumSize
-	tot.add(n, binary.BigEndian.Uint32(value[n:]))
-	return nil
-}
-
-// drop deletes a record, and takes it out of the totals. It returns its length.
-func drop(versions *bbolt.Bucket, r proto.Revision, tot *totals) (int, error) {
-	key := revisionKey(r)
-	value := versions.Get(key)
-	if value == nil {
-		return 0, fmt.Errorf("revision %d is to be removed, but is not there: %w", r, ErrDamaged)
-	}
-	payload, sum, err := open(value)
-	if err != nil {
-		return 0, fmt.Errorf("revision %d: %w", r, err)
-	}
-	tot.sub(len(payload), sum)
-	if err := versions.Delete(key); err != nil {
-		return 0, fmt.Errorf("remove revision %d: %w", r, err)
-	}
-	return len(value), nil
 }

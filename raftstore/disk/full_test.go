@@ -155,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 				durable := db.Durable()
 				totals := db.totals
 				flushes = 0
-				for range 100 { // beyond MaxPendingBytes
+				for range 300 { // beyond MaxPendingBytes
 					db.Record(m.apply(10))
 				}
 				if flushes > 0 || db.bytes < o.MaxPendingBytes {
@@ -167,13 +167,17 @@ func TestFullDisk(t *testing.T) {
 					}
 					db.wait.again = time.Time{}
 				}
-				// Versions that came and went do not stay: the history has a hundred.
-				bytes := int64(8 * len(db.pending.removed))
-				for _, a := range db.pending.added {
-					bytes += a.bytes()
+				// Versions that came and went do not stay: a state has a history of a hundred.
+				versions, bytes := 0, int64(0)
+				for _, p := range db.pending {
+					versions += len(p.added)
+					bytes += int64(8 * len(p.removed))
+					for _, a := range p.added {
+						bytes += a.bytes()
+					}
 				}
-				if len(db.pending.added) > 400 || db.bytes != bytes {
-					t.Fatalf("%d versions are pending, %d bytes, counted %d", len(db.pending.added), bytes, db.bytes)
+				if len(db.pending) > fewestParts || versions > 300+150*len(db.pending) || db.bytes != bytes {
+					t.Fatalf("%d versions are pending in %d parts, %d bytes, counted %d", versions, len(db.pending), bytes, db.bytes)
 				}
 				if s := mustLoad(t, db); s.Applied() != durable {
 					t.Fatalf("state at %d, durable %d", s.Applied(), durable)
@@ -272,6 +276,77 @@ func TestDeletesOnFullDisk(t *testing.T) {
 	}))
 	if _, err := db.WriteBackup(io.Discard, nil); err != nil || versions != n {
 		t.Fatalf("%d records, %v", versions, err)
+	}
+}
+
+// TestPartsOnFullDisk: changes for which a disk has no room at once find it in parts, because each frees pages for the next one.
+// Where not all do, the file has the state after one of the parts.
+func TestPartsOnFullDisk(t *testing.T) {
+	for _, size := range []int{300, 2000, 9000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			dir := smallDisk(t, 24576)
+			o := Options{Fatal: noFatal(t), FlushEvery: time.Hour, Reserve: 512 << 10, FlushBytes: 256 << 10}
+			db := mustOpen(t, filepath.Join(dir, "n"), o)
+			keys := 3 << 20 / size
+			// Each revision replaces the one that is as old as there are keys, or none.
+			next := 1
+			record := func(n int, replace bool) {
+				for range n {
+					b := Batch{State: &proto.StateRecord{Applied: uint64(next), AppliedTerm: 1}}
+					v := &mvcc.Version{Key: fmt.Sprint(next), Revision: proto.Revision(next), CreateRevision: proto.Revision(next)}
+					b.Added = []Added{{"t", v.SetValue(make([]byte, size))}}
+					if replace {
+						b.Removed = []proto.Revision{proto.Revision(next - keys)}
+					}
+					db.Record(b)
+					next++
+				}
+			}
+			whole := func(want int) {
+				t.Helper()
+				must(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
+					rec, tot, err := describe(tx)
+					if err == nil && (tot.versions != uint64(want) || rec.Applied != uint64(db.Durable())) {
+						err = fmt.Errorf("%d records at %d, durable %d", tot.versions, rec.Applied, db.Durable())
+					}
+					return errors.Join(err, checkTree(tx))
+				}))
+				if _, err := db.WriteBackup(io.Discard, nil); err != nil { // which reads all of them
+					t.Fatal(err)
+				}
+			}
+			record(keys, false)
+			must(t, db.Sync())
+			fill(t, dir, 0)
+			record(2*keys-1, true)
+			if err := db.Sync(); err != nil || len(db.pending) > 0 || db.bytes != 0 {
+				t.Fatalf("durable %d of %d: %v", db.Durable(), next-1, err)
+			}
+			if _, waiting := db.Room(); waiting {
+				t.Fatal("nothing is pending, but it waits")
+			}
+			whole(keys)
+
+			// Some of those that stay find room, and all when it is there.
+			before := int(db.Durable())
+			record(keys, false)
+			if err := db.Sync(); !errors.Is(err, ErrNoRoom) {
+				t.Fatalf("durable %d of %d: %v", db.Durable(), next-1, err)
+			}
+			came := int(db.Durable()) - before
+			if came < 128<<10/size || came >= keys {
+				t.Fatalf("%d of %d found room", came, keys)
+			}
+			whole(keys + came)
+			must(t, db.Close())
+			db = mustOpen(t, db.dir, o)
+			whole(keys + came)
+			unfill(t, dir)
+			next = int(db.Durable()) + 1
+			record(keys-came, false)
+			must(t, db.Sync())
+			whole(2 * keys)
+		})
 	}
 }
 
