@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ var (
 	totalsKey      = []byte("totals")
 	formatKey      = []byte("format")
 	formatOne      = []byte{1}
+	formatTwo      = []byte{2} // with records in fragments
 )
 
 // Options of a DB. Zero values take defaults.
@@ -232,11 +234,13 @@ func writeHeader(tx *bbolt.Tx) error {
 		return err
 	}
 	return errors.Join(
-		meta.Put(formatKey, seal(append([]byte(nil), formatOne...))),
+		putFormat(meta),
 		meta.Put(totalsKey, totals{}.encode()),
 		putState(meta, &proto.StateRecord{}),
 	)
 }
+
+func putFormat(meta *bbolt.Bucket) error { return meta.Put(formatKey, seal(bytes.Clone(formatTwo))) }
 
 func putState(meta *bbolt.Bucket, rec *proto.StateRecord) error {
 	b, err := proto.Encode(proto.KindStateRecord, rec)
@@ -297,8 +301,8 @@ func describe(tx *bbolt.Tx) (*proto.StateRecord, totals, error) {
 	if err != nil {
 		return nil, totals{}, fmt.Errorf("format: %w", err)
 	}
-	if string(format) != string(formatOne) {
-		return nil, totals{}, fmt.Errorf("format %x, want %x: %w", format, formatOne, proto.ErrFormat)
+	if !bytes.Equal(format, formatOne) && !bytes.Equal(format, formatTwo) {
+		return nil, totals{}, fmt.Errorf("format %x, want %x: %w", format, formatTwo, proto.ErrFormat)
 	}
 	payload, _, err := open(meta.Get(stateKey))
 	if err != nil {
@@ -337,7 +341,7 @@ func (db *DB) use(f *file, rec *proto.StateRecord, tot totals) *file {
 
 func (db *DB) noteSize(f *file) {
 	db.size.Store(f.size)
-	db.room.Store(f.size - f.end + int64(f.bolt.Stats().FreePageN)*int64(f.bolt.Info().PageSize))
+	db.room.Store(f.size - f.end + f.freePages()*int64(f.bolt.Info().PageSize))
 }
 
 // acquire returns the file for reading; the caller releases it.

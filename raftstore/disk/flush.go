@@ -133,14 +133,15 @@ func (db *DB) flushPending() (more bool, err error) {
 	db.mu.Unlock()
 	db.abandonCopy()
 	start := time.Now()
-	n := len(parts)
-	if db.waiting.Load() {
-		n = 1
-	}
+	n, pause := len(parts), db.wait.pause
 	var tot totals
 	for {
-		tot = db.totals
-		err = guard(func() error { return db.writeParts(f, parts[:n], &tot) })
+		db.wait.pause = pause // once longer, however many tries there are
+		// Before it is encoded.
+		if err = db.mayFit(f, parts[:n]); err == nil {
+			tot = db.totals
+			err = guard(func() error { return db.writeParts(f, parts[:n], &tot) })
+		}
 		if n == 1 || !errors.Is(err, ErrNoRoom) {
 			break
 		}
@@ -166,9 +167,22 @@ func (db *DB) flushPending() (more bool, err error) {
 	return more, nil
 }
 
+// mayFit returns ErrNoRoom for parts that add more than there is room for.
+func (db *DB) mayFit(f *file, parts []part) error {
+	need := added(parts, db.Durable())
+	room := f.size - f.end + f.freePages()*int64(f.bolt.Info().PageSize)
+	if need <= room {
+		return nil
+	}
+	if free, ok := freeBytes(f.os); !ok || need <= room+free {
+		return nil
+	}
+	return db.noRoomFor(f.size+need-room, nil)
+}
+
 // writeParts commits one transaction. On ErrNoRoom the file is as it was.
 func (db *DB) writeParts(f *file, parts []part, tot *totals) error {
-	free := f.bolt.Stats().FreePageN
+	free := f.freePages()
 	tx, err := f.bolt.Begin(true)
 	if err != nil {
 		return err
@@ -178,8 +192,8 @@ func (db *DB) writeParts(f *file, parts []part, tot *totals) error {
 	if err := write(tx, parts, tot, db.Durable(), &d); err != nil {
 		return err
 	}
-	most, least := d.bytes(f.end/d.pageSize, free)
-	if f.end+most > f.size && d.removals != (leaves{}) {
+	need := d.bytes(f.end/d.pageSize, free)
+	if f.end+need > f.size && d.removals > 0 {
 		var removed []proto.Revision
 		for _, p := range parts {
 			removed = append(removed, p.removed...)
@@ -187,9 +201,9 @@ func (db *DB) writeParts(f *file, parts []part, tot *totals) error {
 		if err := d.recount(f.bolt, removed); err != nil {
 			return err
 		}
-		most, least = d.bytes(f.end/d.pageSize, free)
+		need = d.bytes(f.end/d.pageSize, free)
 	}
-	if err := db.makeRoom(f, most, least); err != nil {
+	if err := db.makeRoom(f, need); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {

@@ -237,10 +237,17 @@ func untilNoRoom(t *testing.T, db *DB, m *model) {
 	t.Fatal("the disk is not full")
 }
 
-// checkTree is bbolt's own check of a file, the list of its free pages included.
+// checkTree is bbolt's own check of a file, the list of its free pages included. No page has others behind it.
 func checkTree(tx *bbolt.Tx) (err error) {
 	for e := range tx.Check() {
 		err = errors.Join(err, e)
+	}
+	for id := firstPage; int64(id)*int64(tx.DB().Info().PageSize) < tx.Size(); id++ {
+		p, e := tx.Page(id)
+		err = errors.Join(err, e)
+		if e == nil && p.Type != "free" && p.OverflowCount > 0 {
+			err = errors.Join(err, fmt.Errorf("page %d, a %s of %d, goes on for %d more", id, p.Type, p.Count, p.OverflowCount))
+		}
 	}
 	return err
 }
@@ -439,7 +446,7 @@ func TestFullAtEveryPage(t *testing.T) {
 				t.Run(fmt.Sprint(pages), func(t *testing.T) {
 					dir := smallDisk(t, 8192)
 					work := func(full bool, most int) (wrong []string) {
-						db := mustOpen(t, filepath.Join(dir, "n"), Options{Fatal: noFatal(t), FlushEvery: time.Hour})
+						db := mustOpen(t, filepath.Join(dir, "n"), Options{Fatal: noFatal(t), FlushEvery: time.Hour, Reserve: 16 << 10})
 						snaps, err := NewSnapshotStore(db, db.dir)
 						must(t, err)
 						s := mustLoad(t, db)

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -45,7 +44,7 @@ func load(f *file) (*mvcc.State, error) {
 				l.workers.Add(1)
 				go l.work()
 			}
-			if err := l.read(tx.Bucket(versionsBucket), 2*workers); err != nil {
+			if err := l.read(readRecords(tx), 2*workers); err != nil {
 				return err
 			}
 			if l.totals != want {
@@ -61,18 +60,25 @@ func load(f *file) (*mvcc.State, error) {
 	return state, nil
 }
 
-// chunkLen records are handed to a worker at once.
-const chunkLen = 256
+// chunkLen records are handed to a worker at once, or fewer of chunkBytes.
+const (
+	chunkLen   = 256
+	chunkBytes = 1 << 20
+)
 
 // chunk is used again: a start that allocated for each record what it needs only until the
 // record is linked would spend a fourth of its time on that.
 type chunk struct {
-	keys, values [][]byte // of the read transaction
-	records      [chunkLen]proto.VersionRecord
-	parser       versionParser
-	totals       totals
-	err          error
-	done         chan struct{}
+	revisions []proto.Revision
+	parts     [][]byte // fragments of all records, of the read transaction
+	ends      []int    // where those of each record end
+	bytes     int
+	joined    []byte // which records refer to
+	records   [chunkLen]proto.VersionRecord
+	parser    versionParser
+	totals    totals
+	err       error
+	done      chan struct{}
 }
 
 type loader struct {
@@ -99,16 +105,25 @@ func (l *loader) work() {
 }
 
 func (c *chunk) parse() error {
-	for i, key := range c.keys {
-		payload, sum, err := open(c.values[i])
+	begin := 0
+	for i, r := range c.revisions {
+		parts := c.parts[begin:c.ends[i]]
+		begin = c.ends[i]
+		value := parts[0]
+		if len(parts) > 1 {
+			at := len(c.joined)
+			c.joined = join(c.joined, parts)
+			value = c.joined[at:]
+		}
+		payload, sum, err := open(value)
 		if err == nil {
 			err = c.parser.parse(payload, &c.records[i])
 		}
-		if err == nil && (len(key) != 8 || binary.BigEndian.Uint64(key) != c.records[i].Revision) {
+		if err == nil && uint64(r) != c.records[i].Revision {
 			err = fmt.Errorf("holds revision %d: %w", c.records[i].Revision, ErrDamaged)
 		}
 		if err != nil {
-			return fmt.Errorf("record %x: %w", key, err)
+			return fmt.Errorf("record %x: %w", uint64(r), err)
 		}
 		c.totals.add(len(payload), sum)
 	}
@@ -116,12 +131,18 @@ func (c *chunk) parse() error {
 }
 
 // read hands out chunks, at most ahead of them at a time.
-func (l *loader) read(versions *bbolt.Bucket, ahead int) error {
+func (l *loader) read(from *records, ahead int) error {
 	c := l.chunk()
-	cursor := versions.Cursor()
-	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-		c.keys, c.values = append(c.keys, key), append(c.values, value)
-		if len(c.keys) < chunkLen {
+	for {
+		r, parts, err := from.fragments()
+		if err != nil {
+			return err
+		}
+		if parts == nil {
+			break
+		}
+		c.add(r, parts)
+		if len(c.revisions) < chunkLen && c.bytes < chunkBytes {
 			continue
 		}
 		l.hand(c)
@@ -132,7 +153,7 @@ func (l *loader) read(versions *bbolt.Bucket, ahead int) error {
 		}
 		c = l.chunk()
 	}
-	if len(c.keys) > 0 {
+	if len(c.revisions) > 0 {
 		l.hand(c)
 	}
 	for len(l.queue) > 0 {
@@ -143,15 +164,25 @@ func (l *loader) read(versions *bbolt.Bucket, ahead int) error {
 	return nil
 }
 
+func (c *chunk) add(r proto.Revision, parts [][]byte) {
+	c.revisions = append(c.revisions, r)
+	c.parts = append(c.parts, parts...)
+	c.ends = append(c.ends, len(c.parts))
+	for _, p := range parts {
+		c.bytes += len(p)
+	}
+}
+
 // chunk returns an empty one.
 func (l *loader) chunk() *chunk {
 	n := len(l.idle)
 	if n == 0 {
-		return &chunk{keys: make([][]byte, 0, chunkLen), values: make([][]byte, 0, chunkLen)}
+		return &chunk{revisions: make([]proto.Revision, 0, chunkLen), parts: make([][]byte, 0, chunkLen), ends: make([]int, 0, chunkLen)}
 	}
 	c := l.idle[n-1]
 	l.idle = l.idle[:n-1]
-	c.keys, c.values, c.totals, c.err = c.keys[:0], c.values[:0], totals{}, nil
+	c.revisions, c.parts, c.ends, c.bytes, c.joined = c.revisions[:0], c.parts[:0], c.ends[:0], 0, c.joined[:0]
+	c.totals, c.err = totals{}, nil
 	return c
 }
 
@@ -169,7 +200,7 @@ func (l *loader) link() error {
 	if c.err != nil {
 		return c.err
 	}
-	for i := range c.keys {
+	for i := range c.revisions {
 		if err := l.state.LoadVersion(&c.records[i]); err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 type builder struct {
 	file     *os.File
 	pageSize int
+	most     int    // bytes of a fragment
 	next     uint64 // page to be written
 	out      []byte // whole pages that are not written yet
 	last     proto.Revision
@@ -55,11 +57,17 @@ func (l *openLeaf) add(flags uint32, key []byte, value ...[]byte) {
 	l.elements = binary.NativeEndian.AppendUint32(l.elements, uint32(size))
 }
 
-// openBranch is a branch that is being filled, of keys with eight bytes.
+// openBranch is a branch that is being filled.
 type openBranch struct {
-	keys  [][8]byte
+	keys  []pageKey
 	pages []uint64
 	full  bool // there was one before it
+}
+
+// pageKey is the first key of a page.
+type pageKey struct {
+	bytes [fragmentKey]byte
+	n     int
 }
 
 const (
@@ -79,6 +87,7 @@ func newBuilder(path string) (*builder, error) {
 		return nil, err
 	}
 	b := &builder{file: f, pageSize: os.Getpagesize(), next: firstPage}
+	b.most = fragmentBytes(b.pageSize)
 	b.out = make([]byte, firstPage*b.pageSize, builderBatch+builderBatch/4) // written once more at the end
 	return b, nil
 }
@@ -89,24 +98,28 @@ func (b *builder) add(r proto.Revision, payload []byte, sum uint32) error {
 		return fmt.Errorf("revision %d after %d: %w", r, b.last, ErrDamaged)
 	}
 	b.last = r
-	var key [8]byte
-	binary.BigEndian.PutUint64(key[:], uint64(r))
+	b.totals.add(len(payload), sum)
 	var seal [sumSize]byte
 	binary.BigEndian.PutUint32(seal[:], sum)
-	b.totals.add(len(payload), sum)
-	// As bbolt splits leaves: two records at least, and no more than a page.
-	if n := pageElement + len(key) + len(payload) + sumSize; b.leaf.count() >= 2 && b.leaf.size()+n > b.pageSize {
-		if err := b.closeLeaf(); err != nil {
-			return err
+	at := 0
+	for key, end := range fragments(r, len(payload)+sumSize, b.most) {
+		// As bbolt splits leaves: no more than a page.
+		if b.leaf.size()+pageElement+len(key)+end-at > b.pageSize {
+			if err := b.closeLeaf(); err != nil {
+				return err
+			}
 		}
+		n := len(payload)
+		b.leaf.add(0, key, payload[min(at, n):min(end, n)], seal[max(0, at-n):max(0, end-n)])
+		at = end
 	}
-	b.leaf.add(0, key[:], payload, seal[:])
 	return nil
 }
 
 // closeLeaf writes the open leaf of the versions bucket.
 func (b *builder) closeLeaf() error {
-	first := [8]byte(b.leaf.first)
+	first := pageKey{n: len(b.leaf.first)}
+	copy(first.bytes[:], b.leaf.first)
 	id := b.putLeaf()
 	b.child(0, first, id)
 	return b.write(builderBatch)
@@ -125,9 +138,6 @@ func (b *builder) putLeaf() (id uint64) {
 	b.out = append(append(b.out, l.elements...), l.data...)
 	b.pad()
 	l.elements, l.data = l.elements[:0], l.data[:0]
-	if cap(l.data) > 4*builderBatch {
-		l.data = nil
-	}
 	return id
 }
 
@@ -155,12 +165,12 @@ func (b *builder) pad() {
 }
 
 // fan is how many children a branch has at most.
-func (b *builder) fan() int { return (b.pageSize - pageHeader) / (pageElement + 8) }
+func (b *builder) fan() int { return (b.pageSize - pageHeader) / (pageElement + fragmentKey) }
 
 // child adds a page to the open branch of a level. One child more than it can have is kept open: no
 // branch below the root may have one child alone, for bbolt stops when a page beside which there is
 // none has to be merged.
-func (b *builder) child(level int, first [8]byte, id uint64) {
+func (b *builder) child(level int, first pageKey, id uint64) {
 	if level == len(b.branches) {
 		b.branches = append(b.branches, openBranch{})
 	}
@@ -184,14 +194,20 @@ func (b *builder) closeBranch(level int) {
 // putBranch lays the first n children of a level's open branch out as a page, and takes them off it.
 func (b *builder) putBranch(level, n int) {
 	at := &b.branches[level]
-	id := b.page(pageBranch, n, pageHeader+n*(pageElement+8))
-	for i := range n {
-		b.out = binary.NativeEndian.AppendUint32(b.out, uint32((n-i)*pageElement+i*8)) // from the element on
-		b.out = binary.NativeEndian.AppendUint32(b.out, 8)
-		b.out = binary.NativeEndian.AppendUint64(b.out, at.pages[i])
+	size := 0
+	for _, k := range at.keys[:n] {
+		size += k.n
 	}
-	for i := range n {
-		b.out = append(b.out, at.keys[i][:]...)
+	id := b.page(pageBranch, n, pageHeader+n*pageElement+size)
+	pos := n * pageElement // of a key, from its element on
+	for i, k := range at.keys[:n] {
+		b.out = binary.NativeEndian.AppendUint32(b.out, uint32(pos))
+		b.out = binary.NativeEndian.AppendUint32(b.out, uint32(k.n))
+		b.out = binary.NativeEndian.AppendUint64(b.out, at.pages[i])
+		pos += k.n - pageElement
+	}
+	for _, k := range at.keys[:n] {
+		b.out = append(b.out, k.bytes[:k.n]...)
 	}
 	b.pad()
 	first := at.keys[0]
@@ -252,7 +268,7 @@ func (b *builder) finishPages(state []byte) error {
 	if err != nil {
 		return err
 	}
-	b.leaf.add(0, formatKey, seal(append([]byte(nil), formatOne...)))
+	b.leaf.add(0, formatKey, seal(bytes.Clone(formatTwo)))
 	b.leaf.add(0, stateKey, seal(append([]byte(nil), state...)))
 	b.leaf.add(0, totalsKey, b.totals.encode())
 	meta := b.putLeaf()

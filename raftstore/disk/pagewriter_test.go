@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -55,15 +54,16 @@ func checkFile(t testing.TB, path string, values map[proto.Revision][]byte) {
 		t.Fatalf("%d versions, totals %+v, want %+v", rec.Versions, tot, want)
 	}
 	must(t, f.bolt.View(func(tx *bbolt.Tx) error {
-		for err := range tx.Check() {
-			t.Error(err)
-		}
-		return tx.Bucket(versionsBucket).ForEach(func(k, v []byte) error {
-			if want := values[proto.Revision(binary.BigEndian.Uint64(k))]; !bytes.Equal(v, want) {
-				return fmt.Errorf("revision %x has %d bytes, want %d", k, len(v), len(want))
+		must(t, checkTree(tx))
+		for from := readRecords(tx); ; {
+			r, payload, _, err := from.next()
+			if payload == nil {
+				return err
 			}
-			return nil
-		})
+			if want := values[r]; !bytes.Equal(payload, want[:max(0, len(want)-sumSize)]) {
+				return fmt.Errorf("revision %d has %d bytes, want %d", r, len(payload), len(want)-sumSize)
+			}
+		}
 	}))
 	must(t, f.release())
 }
@@ -79,17 +79,20 @@ func sizes(n int, size func(i int) int) (out []int) {
 // reads what was written, and goes on writing.
 func TestBuilder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
+	fragment := fragmentBytes(os.Getpagesize())
 	for name, sizes := range map[string][]int{
 		"nothing":             nil,
 		"one":                 {100},
 		"one, and long":       {100_000},
 		"two on a page":       sizes(9, func(int) int { return 1700 }),
 		"longer than a page":  sizes(9, func(int) int { return 5000 }),
-		"exactly a page":      sizes(9, func(int) int { return (4096 - pageHeader - 2*(pageElement+8+sumSize)) / 2 }),
-		"a byte more":         sizes(9, func(i int) int { return (4096-pageHeader-2*(pageElement+8+sumSize))/2 + i%2 }),
-		"a full branch":       sizes(2*170, func(int) int { return 1700 }),
-		"one more":            sizes(2*170+1, func(int) int { return 1700 }),
-		"a branch with one":   sizes(2*170+2, func(int) int { return 1700 }),
+		"exactly a fragment":  sizes(9, func(int) int { return fragment - sumSize }),
+		"a byte more":         sizes(9, func(i int) int { return fragment - sumSize + i%2 }),
+		"a part of a sum":     sizes(9, func(i int) int { return 2*fragment - i%5 }),
+		"exactly a page":      sizes(9, func(int) int { return 4*fragment - sumSize }),
+		"a full branch":       sizes(4*156, func(int) int { return fragment - sumSize }),
+		"one more":            sizes(4*156+1, func(int) int { return fragment - sumSize }),
+		"a branch with one":   sizes(4*156+2, func(int) int { return fragment - sumSize }),
 		"small ones":          sizes(3000, func(int) int { return 10 }),
 		"as they come":        sizes(2000, func(int) int { return 10 + rng.IntN(3000) }),
 		"long ones, too":      sizes(300, func(i int) int { return 1 + i%7*20_000 }),
@@ -116,7 +119,7 @@ func TestBuilder(t *testing.T) {
 					if i%3 > 0 {
 						continue
 					}
-					if _, err := drop(versions, r, &tot); err != nil {
+					if err := drop(versions, r, &tot); err != nil {
 						return err
 					}
 					delete(values, r)
@@ -148,22 +151,21 @@ func TestBuilderEdges(t *testing.T) {
 		if leaves >= fan*fan && testing.Short() {
 			continue
 		}
-		// Two records to a leaf.
-		path, values := builtFile(t, sizes(2*leaves, func(int) int { return os.Getpagesize()/2 - 100 }))
+		// Four records to a leaf.
+		path, values := builtFile(t, sizes(4*leaves, func(int) int { return fragmentBytes(os.Getpagesize()) - sumSize }))
 		f, _, tot, err := openTrusted(path)
 		must(t, err)
 		if err := f.bolt.View(noLoneChildren); err != nil {
 			t.Errorf("%d leaves: %v", leaves, err)
 		}
 		order := slices.Sorted(maps.Keys(values))
-		for deleted := range min(7, len(order)) {
+		for deleted := range min(14, len(order)) {
 			r := order[len(order)-1-deleted]
 			err := guard(func() error {
 				return f.bolt.Update(func(tx *bbolt.Tx) error {
 					versions := tx.Bucket(versionsBucket)
 					versions.FillPercent = 1
-					_, err := drop(versions, r, &tot)
-					return err
+					return drop(versions, r, &tot)
 				})
 			})
 			if err != nil {

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,6 +104,26 @@ func (p *part) settle(before proto.Revision) {
 
 func (a Added) bytes() int64 { return a.Version.Size() + int64(len(a.Table)) }
 
+// added is how many bytes parts add to a file whose applied index is durable.
+func added(parts []part, durable proto.Revision) (bytes int64) {
+	gone := map[proto.Revision]bool{}
+	for _, p := range parts {
+		for _, r := range p.removed {
+			if r > durable {
+				gone[r] = true
+			}
+		}
+	}
+	for _, p := range parts {
+		for _, a := range p.added {
+			if !gone[a.Version.Revision] {
+				bytes += a.bytes()
+			}
+		}
+	}
+	return bytes
+}
+
 // write puts parts into one transaction: records and state must never be
 // apart. durable is the applied index of the file so far. It counts the pages that it takes in d.
 func write(tx *bbolt.Tx, parts []part, tot *totals, durable proto.Revision, d *demand) error {
@@ -115,7 +134,6 @@ func write(tx *bbolt.Tx, parts []part, tot *totals, durable proto.Revision, d *d
 	versions, meta := tx.Bucket(versionsBucket), tx.Bucket(metaBucket)
 	// Revisions only grow: a page is never inserted into again.
 	versions.FillPercent = 1
-	d.lastLeaf(versions) // before removals: bbolt's cursors do not get out of leaves that have become empty
 	// What came and went while it was pending never reaches the disk.
 	gone := map[proto.Revision]bool{}
 	for _, p := range parts {
@@ -124,11 +142,10 @@ func write(tx *bbolt.Tx, parts []part, tot *totals, durable proto.Revision, d *d
 				gone[r] = true
 				continue
 			}
-			n, err := drop(versions, r, tot)
-			if err != nil {
+			if err := drop(versions, r, tot); err != nil {
 				return err
 			}
-			d.removed(r, n)
+			d.removed(r)
 		}
 	}
 	last := durable
@@ -157,38 +174,9 @@ func write(tx *bbolt.Tx, parts []part, tot *totals, durable proto.Revision, d *d
 		return fmt.Errorf("%d removed revisions above %d were never added: %w", len(gone), durable, mvcc.ErrOrder)
 	}
 	state.Versions = tot.versions
-	if err := errors.Join(meta.Put(totalsKey, tot.encode()), putState(meta, state)); err != nil {
+	if err := errors.Join(putFormat(meta), meta.Put(totalsKey, tot.encode()), putState(meta, state)); err != nil {
 		return err
 	}
 	d.meta = len(meta.Get(stateKey))
 	return nil
-}
-
-// put stores a sealed record, and adds it to the totals.
-func put(versions *bbolt.Bucket, r proto.Revision, value []byte, tot *totals) error {
-	if err := versions.Put(revisionKey(r), value); err != nil {
-		return fmt.Errorf("revision %d: %w", r, err)
-	}
-	n := len(value) - sumSize
-	tot.add(n, binary.BigEndian.Uint32(value[n:]))
-	return nil
-}
-
-// drop deletes a record, and takes it out of the totals. It returns its length. It does not compare the record with its checksum, for
-// which the kernel may have to read many pages: loading compares the totals with what is left.
-func drop(versions *bbolt.Bucket, r proto.Revision, tot *totals) (int, error) {
-	key := revisionKey(r)
-	value := versions.Get(key)
-	if value == nil {
-		return 0, fmt.Errorf("revision %d is to be removed, but is not there: %w", r, ErrDamaged)
-	}
-	n := len(value) - sumSize
-	if n < 0 {
-		return 0, fmt.Errorf("revision %d is to be removed, but has %d bytes: %w", r, len(value), ErrDamaged)
-	}
-	tot.sub(n, binary.BigEndian.Uint32(value[n:]))
-	if err := versions.Delete(key); err != nil {
-		return 0, fmt.Errorf("remove revision %d: %w", r, err)
-	}
-	return len(value), nil
 }

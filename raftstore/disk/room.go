@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -76,6 +75,15 @@ func (f *file) measure() error {
 	})
 }
 
+// freePages is how many pages the next transaction finds free. It is to be called before that begins.
+func (f *file) freePages() int64 {
+	s := f.bolt.Stats()
+	if s.OpenTxN > 0 {
+		return int64(s.FreePageN) // readers may see the others
+	}
+	return int64(s.FreePageN + s.PendingPageN)
+}
+
 // extend allocates a file up to some size, and reports whether there was room. Its size is durable then: no
 // transaction relies on one that is not.
 func (f *file) extend(to int64) (bool, error) {
@@ -121,130 +129,80 @@ func (db *DB) keepReserve(f *file, need int64) error {
 // largestStep is how much more than it needs a file gets at most when it grows.
 func (db *DB) largestStep() int64 { return min(16<<20, db.o.Reserve) }
 
-// demand is a high estimate of the pages that a transaction takes. An estimate that is too low does no harm: bbolt
+// demand is an estimate of the pages that a transaction takes. One that is too low does no harm: bbolt
 // then writes pages where nothing is allocated, and if one of them finds no room, the meta page is not written yet.
 type demand struct {
 	pageSize int64
-	single   int64 // pages that are allocated alone
-	runs     int64 // pages of leaves that need several in a row
-	meta     int   // bytes of the state record
-
-	records, size int64 // of the leaf that is being filled
-	removals      leaves
-	last          proto.Revision // that was removed
-	near          int64          // bytes that were removed before it, from the same leaf perhaps
+	leaves   int64 // for what is added
+	size     int64 // of the leaf that is being filled
+	removals int64 // pages of leaves that lose some of their fragments
+	last     proto.Revision
+	meta     int // bytes of the state record
 }
-
-// leaves are pages of leaves, as in demand.
-type leaves struct{ single, runs int64 }
-
-const recordOverhead = pageElement + 8
 
 func (d *demand) pages(n int64) int64 { return (n + d.pageSize - 1) / d.pageSize }
 
-// added counts a record at the end of the versions, as bbolt splits leaves: two records at least, and no more
-// than a page.
+// added counts a record of n bytes at the end of the versions, as bbolt splits leaves.
 func (d *demand) added(n int) {
-	size := int64(n) + recordOverhead
-	if d.records >= 2 && pageHeader+d.size+size > d.pageSize {
-		d.closeLeaf()
-	}
-	d.records++
-	d.size += size
-}
-
-func (d *demand) closeLeaf() {
-	if n := d.pages(pageHeader + d.size); n > 1 {
-		d.runs += n
-	} else {
-		d.single++
-	}
-	d.records, d.size = 0, 0
-}
-
-// lastLeaf counts the records before the first one that is added: they are written once more.
-func (d *demand) lastLeaf(versions *bbolt.Bucket) {
-	d.single++
-	c := versions.Cursor()
-	// A leaf of more than a page has four at most.
-	for k, v := c.Last(); k != nil && d.records < 4; k, v = c.Prev() {
-		d.records++
-		d.size += int64(len(v)) + recordOverhead
+	most := int64(fragmentBytes(int(d.pageSize)))
+	for left := int64(n); left > 0; left -= most {
+		size := min(left, most) + pageElement + fragmentKey
+		if d.leaves == 0 || pageHeader+d.size+size > d.pageSize {
+			d.leaves, d.size = d.leaves+1, 0
+		}
+		d.size += size
 	}
 }
 
-// removed counts the leaf of a record that goes, and the one beside it, which may have to be merged with it. Those
-// of long records have up to four, which are likely to be as long.
-func (d *demand) removed(r proto.Revision, n int) {
-	size := int64(n) + recordOverhead
-	if 4*size > d.pageSize {
-		d.removals.runs += d.pages(4 * size)
+// leavesOfRun are what is left of the leaves in which a run of removed records begins and ends, and one beside them with which one is merged.
+const leavesOfRun = 3
+
+// removed counts a removed record, as if one with the next revision were the next one in the file, and another one far from it.
+func (d *demand) removed(r proto.Revision) {
+	if r != d.last+1 {
+		d.removals += leavesOfRun
 	}
-	next := r == d.last+1 // most probably in the same leaf
-	if d.last = r; next && d.near+size < d.pageSize/2 {
-		d.near += size
-		return
-	}
-	d.near = 0
-	d.removals.single++
-	if !next {
-		d.removals.single++
-	}
+	d.last = r
 }
 
-// recount looks at what removals leave of leaves, in the file as it is, where removed does not tell how much that is: of many records that
-// stand in a row, as the floor removes them, nothing is left.
+// recount looks for runs in the file, where removed does not tell how much is copied: revisions have gaps, and versions that are removed here and there may
+// be in the same leaf.
 func (d *demand) recount(bolt *bbolt.DB, removed []proto.Revision) error {
 	slices.Sort(removed)
-	d.removals = leaves{}
+	d.removals = 0
 	// Not in the transaction that removes them: bbolt's cursors do not get out of leaves that have become empty.
 	return bolt.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(versionsBucket).Cursor()
 		for i := 0; i < len(removed); {
-			begin, first := i, revisionKey(removed[i])
-			k, v := c.Seek(first)
-			for ; i < len(removed) && bytes.Equal(k, revisionKey(removed[i])); i++ {
-				k, v = c.Next()
+			begin := i
+			k, v := c.Seek(revisionKey(removed[i]))
+			for ; i < len(removed) && k != nil && revisionOf(k) == removed[i]; i++ {
+				k, v = c.Seek(revisionKey(removed[i] + 1))
 			}
 			if i == begin {
 				i++ // it came and went: it is not in the file
 				continue
 			}
-			d.removals.single++ // that is merged with another one
-			d.rest(k, v, c.Next)
-			c.Seek(first)
-			k, v = c.Prev()
-			d.rest(k, v, c.Prev)
+			d.removals += leavesOfRun
+			for n := int64(0); i < len(removed) && k != nil && n < d.pageSize; k, v = c.Next() {
+				if revisionOf(k) >= removed[i] {
+					d.removals-- // the next run begins in this leaf or in the one beside it
+					break
+				}
+				n += int64(pageElement + len(k) + len(v))
+			}
 		}
 		return nil
 	})
 }
 
-// rest counts the records on one side of a removed one, as far as they may be in its leaf.
-func (d *demand) rest(k, v []byte, next func() (k, v []byte)) {
-	size := int64(pageHeader)
-	for n := 0; k != nil && n < 3 && size < d.pageSize; n++ {
-		size += int64(len(v)) + recordOverhead
-		k, v = next()
-	}
-	if n := d.pages(size); n > 1 && size > 2*d.pageSize {
-		d.removals.runs += n
-	} else {
-		d.removals.single++
-	}
-}
-
-// bytes is by how much the file may have to grow when bbolt has some free pages, and by how much at least. A leaf of one page
-// takes any; runs may find none that are in a row, and take some of those that are.
-func (d *demand) bytes(pages int64, free int) (most, least int64) {
-	d.closeLeaf()
-	single, runs := d.single+d.removals.single, d.runs+d.removals.runs
-	runs += d.pages(int64(d.meta)) + 1 // the meta bucket
-	// The branches above, of which each has a hundred children or more, but for those that removals have thinned out.
-	touched := single + runs
-	single += touched/40 + min(touched, pages/40) + 8
-	least = max(0, single+runs-int64(free)) * d.pageSize
-	return max(runs*d.pageSize, least), least
+// bytes is by how much a file of so many pages may have to grow, of which some are free.
+func (d *demand) bytes(pages, free int64) int64 {
+	// The last leaf is written once more, the roots of both buckets, the branches above, of which each has a hundred children or more, but for those
+	// that removals have thinned out.
+	n := d.leaves + min(d.removals, pages-free) + d.pages(int64(d.meta)) + 3
+	n += n/40 + min(n, pages/40) + 8
+	return max(0, n-free) * d.pageSize
 }
 
 // wait describes a flush that has found no room.
@@ -283,20 +241,17 @@ func (db *DB) stillNoRoom(f *file) error {
 	return fmt.Errorf("%s has to grow: %w", stateFile, ErrNoRoom)
 }
 
-// makeRoom sees to it that most bytes behind the pages are allocated, and the reserve behind these if possible. Where there is no
-// room for that, but least are allocated, bbolt may find runs among its free pages.
-func (db *DB) makeRoom(f *file, most, least int64) error {
-	if err := db.keepReserve(f, most); err != nil {
+// makeRoom sees to it that need bytes behind the pages are allocated, and the reserve behind these if possible.
+func (db *DB) makeRoom(f *file, need int64) error {
+	if err := db.keepReserve(f, need); err != nil {
 		return err
 	}
-	to := f.end + most
-	switch there, err := f.extend(to); {
-	case err != nil:
-		return err
-	case !there && f.end+least > f.size:
-		return db.noRoomFor(to, nil)
+	to := f.end + need
+	there, err := f.extend(to)
+	if err == nil && !there {
+		err = db.noRoomFor(to, nil)
 	}
-	return nil
+	return err
 }
 
 // Room returns how many bytes state.db can still take without any more room on the disk, behind its pages and in those that are

@@ -13,18 +13,17 @@ import (
 // happens to the file meanwhile, it is one state. It is for one goroutine at a
 // time.
 type stream struct {
-	db     *DB // nil for a file that is not the DB's
-	file   *file
-	tx     *bbolt.Tx
-	cursor *bbolt.Cursor
-	state  *proto.StateRecord
-	totals totals // that the file claims
-	size   int64
-	closed func() // if not nil, called by Close
+	db      *DB // nil for a file that is not the DB's
+	file    *file
+	tx      *bbolt.Tx
+	records *records
+	state   *proto.StateRecord
+	totals  totals // that the file claims
+	size    int64
+	closed  func() // if not nil, called by Close
 
 	frames frames
 	found  totals
-	begun  bool
 	ended  bool
 	buf    []byte
 	at     int // in buf
@@ -92,18 +91,16 @@ func (s *stream) fill() error {
 		return io.EOF
 	}
 	err := guard(func() error {
-		var key, value []byte
-		if !s.begun {
-			s.begun = true
-			s.cursor = s.tx.Bucket(versionsBucket).Cursor()
-			key, value = s.cursor.First()
-		} else {
-			key, value = s.cursor.Next()
+		if s.records == nil {
+			s.records = readRecords(s.tx)
 		}
-		for ; key != nil; key, value = s.cursor.Next() {
-			payload, sum, err := open(value)
+		for {
+			_, payload, sum, err := s.records.next()
 			if err != nil {
-				return fmt.Errorf("record %x: %w", key, err)
+				return err
+			}
+			if payload == nil {
+				break
 			}
 			s.buf = s.frames.frame(s.buf, payload, sum)
 			s.frames.count++

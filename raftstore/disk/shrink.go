@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -221,16 +220,16 @@ func copyRecords(ctx context.Context, f *file, path string) (err error) {
 			return err
 		}
 		c := copying{ctx: ctx, b: b, since: time.Now()}
-		cursor := tx.Bucket(versionsBucket).Cursor()
-		for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-			payload, sum, err := open(value)
-			if err == nil && len(key) != 8 {
-				err = ErrDamaged
-			}
+		from := readRecords(tx)
+		for {
+			r, payload, sum, err := from.next()
 			if err != nil {
-				return fmt.Errorf("record %x: %w", key, err)
+				return err
 			}
-			if err := c.add(proto.Revision(binary.BigEndian.Uint64(key)), payload, sum); err != nil {
+			if payload == nil {
+				break
+			}
+			if err := c.add(r, payload, sum); err != nil {
 				return err
 			}
 		}
