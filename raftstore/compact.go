@@ -89,7 +89,10 @@ func (s *Store) compactor() {
 				limit, step = min(limit, lowHistory), s.cfg.Limits.ReserveBytes/16
 			}
 			if _, bytes := state.History(); bytes > limit {
-				least := stepTo(state.Floor(), seen.byBytes(limit, state.Floor(), s.cfg.Timing.History), bytes-limit, step)
+				least := seen.byBytes(limit, state.Floor(), s.cfg.Timing.History)
+				if least > 0 {
+					least = seen.stepTo(state.Floor(), least, bytes, step)
+				}
 				full = least > floor
 				floor = max(floor, least)
 			}
@@ -106,13 +109,26 @@ func (s *Store) compactor() {
 	}
 }
 
-// stepTo is a part of the way of a floor: up to where some of the bytes that it passes are behind. On a full disk each step has to
-// find room: state.db copies what is around the versions that go, and has their pages for the next step only.
-func stepTo(from, to proto.Revision, bytes, step int64) proto.Revision {
-	if bytes <= step || to <= from {
-		return to
+// copiedBytes is about what state.db copies at most around a version that goes: three pages.
+const copiedBytes = 3 * 4096
+
+// stepTo is a part of the way of the floor from one revision to another: some bytes of a history, or as many revisions as may have as many copied. On a
+// full disk each step has to find room: state.db copies what is around the versions that go, and has their pages for the next step only.
+func (m *marks) stepTo(from, to proto.Revision, history, step int64) proto.Revision {
+	begin := m.list[len(m.list)-1].written - history
+	at := mark{applied: from, written: begin}
+	for _, k := range m.list {
+		switch {
+		case k.applied <= from:
+			continue
+		case k.written-begin >= step:
+			part := float64(begin+step-at.written) / float64(k.written-at.written)
+			by := at.applied - from + proto.Revision(part*float64(k.applied-at.applied))
+			return min(to, from+max(by, proto.Revision(step/copiedBytes), 1))
+		}
+		at = k
 	}
-	return from + max(1, proto.Revision(float64(to-from)*float64(step)/float64(bytes)))
+	return to
 }
 
 // marksFile is beside the log.

@@ -225,18 +225,26 @@ func TestWindowOutlivesTheProcess(t *testing.T) {
 
 // TestStepTo: on a full disk the floor moves by as many bytes as there is room for.
 func TestStepTo(t *testing.T) {
+	const kb = 1000
 	for _, row := range []struct {
-		from, to    proto.Revision
-		bytes, step int64
-		want        proto.Revision
+		seconds, revisions, bytes int64
+		from, to                  proto.Revision
+		history, step             int64
+		want                      proto.Revision
 	}{
-		{100, 500, 1000, 1000, 500},
-		{100, 500, 4000, 1000, 200},
-		{100, 500, 1 << 40, 1, 101},
-		{100, 0, 4000, 1000, 0},
+		{10, 100, 100 * kb, 0, 900, 1000 * kb, 250 * kb, 250},
+		{10, 100, 100 * kb, 0, 200, 1000 * kb, 250 * kb, 200},
+		{10, 100, 100 * kb, 300, 900, 700 * kb, 250 * kb, 550},
+		{10, 100, 100 * kb, 300, 900, 800 * kb, 150 * kb, 375}, // more than the marks say is behind the floor
+		{10, 100, 100 * kb, 300, 900, 200 * kb, 200 * kb, 900}, // less
+		{10, 100, 100 * kb, 300, 900, 700 * kb, 1 << 62, 900},
+		{10, 100, 100 * kb, 300, 900, 700 * kb, 1, 301},
+		{10, 100, 0, 300, 900, 0, kb, 900},
+		// As many versions as state.db may have to copy around.
+		{10, 100, 100 << 20, 100, 900, 900 << 20, 4 << 20, 100 + 4<<20/copiedBytes},
 	} {
-		if got := stepTo(row.from, row.to, row.bytes, row.step); got != row.want {
-			t.Errorf("from %d to %d, %d bytes of %d: %d, want %d", row.from, row.to, row.step, row.bytes, got, row.want)
+		if got := history(int(row.seconds), row.revisions, row.bytes).stepTo(row.from, row.to, row.history, row.step); got != row.want {
+			t.Errorf("%+v: %d", row, got)
 		}
 	}
 }
