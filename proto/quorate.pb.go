@@ -2389,6 +2389,7 @@ type DiskSpace struct {
 	OnReserve     bool                   `protobuf:"varint,6,opt,name=on_reserve,json=onReserve,proto3" json:"on_reserve,omitempty"`             // of a node's disk that is ENOUGH: the file system has little room, and the files have some of their own
 	SnapshotBytes int64                  `protobuf:"varint,8,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of a node's disk: of the snapshot that it needs and has no room for
 	ReadOnly      bool                   `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`                // of a node's disk that is FULL: it takes no writes at all
+	Committed     uint64                 `protobuf:"varint,9,opt,name=committed,proto3" json:"committed,omitempty"`                              // of a node: the index that it knows to be committed; of a cluster: the lowest one of a voter that gets further
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2477,6 +2478,13 @@ func (x *DiskSpace) GetReadOnly() bool {
 		return x.ReadOnly
 	}
 	return false
+}
+
+func (x *DiskSpace) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
 }
 
 type LeaderLostRequest struct {
@@ -4094,7 +4102,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
-	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xc2\x02\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xe0\x02\n" +
 	"\tDiskSpace\x121\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
 	"\n" +
@@ -4106,7 +4114,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"on_reserve\x18\x06 \x01(\bR\tonReserve\x12%\n" +
 	"\x0esnapshot_bytes\x18\b \x01(\x03R\rsnapshotBytes\x12\x1b\n" +
-	"\tread_only\x18\a \x01(\bR\breadOnly\"&\n" +
+	"\tread_only\x18\a \x01(\bR\breadOnly\x12\x1c\n" +
+	"\tcommitted\x18\t \x01(\x04R\tcommitted\"&\n" +
 	"\x05Level\x12\n" +
 	"\n" +
 	"\x06ENOUGH\x10\x00\x12\a\n" +

@@ -85,7 +85,7 @@ func (s *Store) compactor() {
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
 			limit, step := s.cfg.Limits.HistoryBytes, int64(math.MaxInt64)
-			if proto.DiskSpace_Level(s.disks.level.Load()) > diskEnough {
+			if s.disks.tight.Load() {
 				limit, step = min(limit, lowHistory), s.cfg.Limits.ReserveBytes/16
 			}
 			if _, bytes := state.History(); bytes > limit {

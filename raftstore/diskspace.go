@@ -37,6 +37,8 @@ const (
 	// lookEvery is how often a node looks at its disk, and tryEvery how often it tries what has found no room.
 	lookEvery = 200 * time.Millisecond
 	tryEvery  = time.Second
+	// handOverAfter is how long the disk of a leader has been low, and it has led, when it tries to give up leadership.
+	handOverAfter = time.Second
 	// handOverEvery is how often a leader with a low disk tries to give up leadership.
 	handOverEvery = 10 * time.Second
 	// lowHistory bounds the history while disks are low: what was deleted takes room for as long as it is there.
@@ -111,20 +113,24 @@ type diskSpace struct {
 	level atomic.Int32
 	// given counts the bytes of entries that this node has given to Raft; it may give as many as taken says.
 	given, taken atomic.Int64
-	refused      chan struct{} // a write of the log has found no room
-	readOnly     atomic.Bool   // because the file system is read-only
-	told         chan struct{} // the level of another voter's disk has changed
+	// tight is whether the history is to be short, by which the leader moves the floor.
+	tight    atomic.Bool
+	refused  chan struct{} // a write of the log has found no room
+	readOnly atomic.Bool   // because the file system is read-only
+	told     chan struct{} // the level of another voter's disk has changed
 
 	mu       sync.Mutex
 	own      *proto.DiskSpace            // nil before the first look
 	others   map[proto.NodeID]diskReport // what voters have said to this node
 	cluster  *proto.DiskSpace
+	leads    time.Time // since when this node judges the cluster's disks; zero while it does not
 	trailing uint64
 
 	// Of watchDisk.
 	found      bool // the log could not make its reserve
 	tried      time.Time
 	probed     time.Time
+	lowSince   time.Time // of this node as the leader
 	handedOver time.Time
 	compacted  time.Time
 	compacting atomic.Bool
@@ -136,6 +142,8 @@ type diskReport struct {
 	*proto.DiskSpace
 	given int64
 	at    time.Time
+	moved time.Time // when it had got further since the report before
+	since time.Time // when it has reached its level
 }
 
 // taken is up to where the leader may give more.
@@ -170,10 +178,19 @@ func (d *diskSpace) note(from proto.NodeID, disk *proto.DiskSpace) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if was := d.others[from]; was.GetLevel() != disk.Level {
+	was, now := d.others[from], time.Now()
+	if was.GetLevel() != disk.Level {
 		wake(d.told) // this node looks at once
 	}
-	d.others[from] = diskReport{disk, d.given.Load(), time.Now()}
+	moved := was.moved
+	if disk.Committed != was.GetCommitted() {
+		moved = now
+	}
+	since := was.since
+	if disk.Level != was.GetLevel() {
+		since = now
+	}
+	d.others[from] = diskReport{disk, d.given.Load(), now, moved, since}
 }
 
 // othersAreLow reports whether a voter has said so.
@@ -188,11 +205,25 @@ func (d *diskSpace) othersAreLow() bool {
 	return false
 }
 
-// isFull reports whether a voter has said that its disk has room for compaction only.
-func (d *diskSpace) isFull(id proto.NodeID) bool {
+// slowest is how far the voter has got that is farthest behind, of those that go on to report: behind what it knows to be committed its log
+// may have entries that nobody else has. It is zero without one.
+// The caller has mu.
+func (d *diskSpace) slowest(now time.Time) (index uint64) {
+	for _, r := range d.others {
+		if at := r.GetCommitted(); at > 0 && now.Sub(r.at) < reportAge && now.Sub(r.moved) < standsStill && (index == 0 || at < index) {
+			index = at
+		}
+	}
+	return index
+}
+
+// lead has a new leader give Raft nothing before it has judged the disks, if one is known to be low: what the leader before it has given is on its way.
+func (d *diskSpace) lead() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.others[id].GetLevel() == diskFull
+	if d.own.GetLevel() > diskEnough || len(d.cluster.Nodes) > 0 {
+		d.taken.Store(d.given.Load())
+	}
 }
 
 // resign forgets what voters have said to this node as the leader.
@@ -200,6 +231,7 @@ func (d *diskSpace) resign() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.others)
+	d.leads = time.Time{}
 }
 
 // follow takes what the leader says of the cluster's disks.
@@ -260,6 +292,7 @@ func (s *Store) lookAtDisk(refused bool) {
 	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.has, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
 	own.SnapshotBytes = s.snapshotRoom.lacking(time.Now())
 	own.OnReserve = own.Level == diskEnough && now.free < bounds.low
+	own.Committed = s.raft.CommitIndex()
 	d.own = own
 	d.mu.Unlock()
 	if own.Level != was {
@@ -270,10 +303,12 @@ func (s *Store) lookAtDisk(refused bool) {
 		}
 		log("the room on this node's disk has changed", "level", own.Level, "free", now.has, "log", now.log, "state", now.state, "readOnly", now.readOnly)
 	}
-	s.boundLog(own.Level, now, segment)
-	if s.leader.ready() {
-		s.judgeCluster(diskReport{own, given, time.Now()})
+	if report := (diskReport{DiskSpace: own, given: given, at: time.Now()}); s.leader.ready() {
+		s.judgeCluster(report)
+	} else {
+		d.taken.Store(report.taken()) // if it leads before it looks again
 	}
+	s.boundLog(own.Level, now, segment)
 }
 
 // roomNow looks, and has the reserve made if the log misses a part of it.
@@ -316,6 +351,14 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 	if level > diskEnough {
 		bytes = min(bytes, segment)
 	}
+	// A voter that misses an entry needs a snapshot, for which a full disk has no room.
+	d.mu.Lock()
+	keep := d.cluster.GetCommitted()
+	d.mu.Unlock()
+	if s.raft.CommitIndex() <= keep || level == diskEnough && s.log.Size() > bytes+s.cfg.Limits.SnapshotLogBytes {
+		keep = 0 // this node is that voter, or it is too far behind
+	}
+	s.log.KeepFrom(keep)
 	trailing := min(s.cfg.Limits.TrailingLogs, max(1, s.log.NewestWithin(bytes)))
 	if s.log.Size() <= bytes {
 		trailing = s.cfg.Limits.TrailingLogs
@@ -328,6 +371,11 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 			return
 		}
 		d.trailing = trailing
+	}
+	if last := s.raft.LastIndex(); last > trailing {
+		if err := s.log.CutFront(min(s.snapshotWritten(), last-trailing)); err != nil {
+			s.cfg.Logger.Warn("cannot cut the log", "err", err)
+		}
 	}
 	// A quarter of LogBytes is for what is written until the snapshot is there.
 	most, pause := bytes+min(bytes, s.cfg.Limits.LogBytes/4), min(time.Second<<d.failures.Load(), compactEvery)
@@ -360,15 +408,34 @@ func (s *Store) judgeCluster(own diskReport) {
 	d := s.disks
 	d.mu.Lock()
 	was := d.cluster.Level
+	if d.leads.IsZero() {
+		d.leads = time.Now()
+	}
+	leads := time.Since(d.leads)
+	begins, missing := leads < reportAge, false
 	reports := map[proto.NodeID]diskReport{s.cfg.Node: own}
 	for _, m := range servers {
 		if disk := d.others[m.ID]; disk.DiskSpace != nil {
 			reports[m.ID] = disk
-		} else if slices.Contains(d.cluster.Nodes, s.cfg.NameOf(string(m.ID))) && m.ID != s.cfg.Node {
-			reports[m.ID] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskLow, TakesBytes: math.MaxInt64}} // the leader before this one has known, and it will say so itself
 		}
+		if reports[m.ID].DiskSpace != nil || !m.Voter {
+			continue
+		}
+		missing = true
+		// It will say so itself. Until then it has as much room as this node, or none if a disk is known to be low.
+		guess := diskReport{DiskSpace: &proto.DiskSpace{TakesBytes: math.MaxInt64}}
+		if begins {
+			guess = diskReport{DiskSpace: &proto.DiskSpace{TakesBytes: own.TakesBytes}, given: own.given}
+			if own.Level > diskEnough || len(d.cluster.Nodes) > 0 {
+				guess.TakesBytes = 0
+			}
+		}
+		if slices.Contains(d.cluster.Nodes, s.cfg.NameOf(string(m.ID))) {
+			guess.Level = diskLow
+		}
+		reports[m.ID] = guess
 	}
-	level, taken, others, without := clusterLevel(servers, s.cfg.Node, reports, time.Now())
+	level, taken, tight, others, without := clusterLevel(servers, s.cfg.Node, reports, time.Now())
 	// A new leader begins where the last one did: what was deleted since can be made again.
 	base := d.cluster.StoredBytes
 	switch {
@@ -377,17 +444,28 @@ func (s *Store) judgeCluster(own diskReport) {
 	case was == diskEnough || base == 0:
 		base = s.State().Used()
 	}
-	d.cluster = &proto.DiskSpace{Level: level, StoredBytes: base}
+	committed := d.slowest(time.Now())
+	if begins && missing {
+		committed = max(1, d.cluster.Committed) // what the leader before this one has said
+	}
+	d.cluster = &proto.DiskSpace{Level: level, StoredBytes: base, Committed: committed}
 	for _, id := range without {
 		d.cluster.Nodes = append(d.cluster.Nodes, s.cfg.NameOf(string(id)))
 	}
 	d.mu.Unlock()
 	d.level.Store(int32(level))
 	d.taken.Store(taken)
+	d.tight.Store(tight)
 	if level != was {
 		s.cfg.Logger.Warn("the room on the disks of the cluster has changed", "level", level, "without", d.cluster.Nodes)
 	}
-	if own.Level > diskEnough && level < own.Level && others != "" && time.Since(d.handedOver) >= handOverEvery {
+	if own.Level == diskEnough {
+		d.lowSince = time.Time{}
+	} else if d.lowSince.IsZero() {
+		d.lowSince = time.Now()
+	}
+	// Not at once: it may pass, and the next leader should know of it, so that it gives this node no more than it takes.
+	if own.Level > level && others != "" && min(leads, time.Since(d.lowSince)) >= handOverAfter && time.Since(d.handedOver) >= handOverEvery {
 		d.handedOver = time.Now()
 		s.start(func() {
 			s.cfg.Logger.Warn("this node's disk is low, and others have room: giving up leadership", "to", others)
@@ -398,43 +476,46 @@ func (s *Store) judgeCluster(own diskReport) {
 	}
 }
 
+// standsStill is how long a voter may get no further until nodes whose own disks are low no longer keep entries for it.
+const standsStill = 5 * time.Second
+
 // reportAge is how old a report may be with which a node that is behind the others is waited for.
 const reportAge = 3 * time.Second
 
-// clusterLevel is the best one that a majority of the voters reaches: what that has room for is written, up to taken. Where that is
-// little, all are waited for that have some: to keep a third copy counts for more than the rate of writes then. better is the voter beside this node that has most room, or "" if none has enough. without are the voters with less than enough.
+// clusterLevel is the best one that a majority of the voters reaches: what that has room for is written, up to taken. While disks are low, voters
+// on the same level are waited for, and so are those one below it for some seconds: to keep a third copy counts for more than the rate of writes then. It is tight as long as some are. better is the voter that has most room, if it is on a better level than this node. without are the voters with less than enough.
 func clusterLevel(servers []Server, self proto.NodeID, reports map[proto.NodeID]diskReport, now time.Time,
-) (level proto.DiskSpace_Level, taken int64, better proto.NodeID, without []proto.NodeID) {
+) (level proto.DiskSpace_Level, taken int64, tight bool, better proto.NodeID, without []proto.NodeID) {
 	var levels []proto.DiskSpace_Level
 	var takes []int64
-	var most int64
+	best := reports[self].DiskSpace
 	for _, m := range servers {
 		if !m.Voter {
 			continue
 		}
 		disk := reports[m.ID] // empty, which is enough, as long as it has said nothing
 		levels, takes = append(levels, disk.GetLevel()), append(takes, disk.taken())
-		switch {
-		case disk.GetLevel() > diskEnough:
+		if disk.GetLevel() > diskEnough {
 			without = append(without, m.ID)
-		case m.ID != self && disk.GetFreeBytes() > most:
-			better, most = m.ID, disk.FreeBytes
+		}
+		if disk.DiskSpace != nil && (disk.Level < best.GetLevel() || better != "" && disk.Level == best.Level && disk.FreeBytes > best.FreeBytes) {
+			better, best = m.ID, disk.DiskSpace
 		}
 	}
 	if len(levels) == 0 {
-		return diskEnough, math.MaxInt64, "", nil
+		return diskEnough, math.MaxInt64, false, "", nil
 	}
 	slices.SortFunc(levels, cmp.Compare)
 	slices.SortFunc(takes, func(a, b int64) int { return cmp.Compare(b, a) })
 	level, taken = levels[len(levels)/2], takes[len(takes)/2]
-	if level == diskLow {
-		for _, disk := range reports {
-			if disk.Level == diskLow && now.Sub(disk.at) < reportAge {
-				taken = min(taken, disk.taken())
-			}
+	taken = min(taken, reports[self].taken()) // a leader writes first
+	tight = max(level, reports[self].GetLevel()) > diskEnough
+	for _, disk := range reports {
+		if disk.Level > diskEnough && disk.Level <= level+1 && now.Sub(disk.at) < reportAge && (disk.Level == level || now.Sub(disk.since) < standsStill) {
+			taken, tight = min(taken, disk.taken()), true
 		}
 	}
-	return level, taken, better, without
+	return level, taken, tight, better, without
 }
 
 // noSpaceError refuses a write for which the disks of the cluster have no room. The key of what it exceeds has the nodes. Without

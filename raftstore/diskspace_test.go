@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
@@ -189,22 +190,29 @@ func TestRefusalNamesTheNodes(t *testing.T) {
 
 func TestClusterLevel(t *testing.T) {
 	for _, row := range []struct {
-		voters  string // a letter each: e enough, l low, f full, - has said nothing; the first one is this node
+		voters  string // a letter each: e enough, l low, f full, L and F just now, - has said nothing; the first one is this node
+		taken   int64  // 20 of each one that has enough, 10 of a low one
 		want    proto.DiskSpace_Level
 		better  proto.NodeID
 		without string
 	}{
-		{"e", diskEnough, "", ""},
-		{"l", diskLow, "", "0"},
-		{"lee", diskEnough, "1", "0"},
-		{"ell", diskLow, "", "1 2"},
-		{"elf", diskLow, "", "1 2"},
-		{"ffe", diskFull, "2", "0 1"},
-		{"flf", diskFull, "", "0 1 2"},
-		{"fll", diskLow, "", "0 1 2"},
-		{"l--", diskEnough, "", "0"},
-		{"llel", diskLow, "2", "0 1 3"}, // three of four are needed
-		{"lleee", diskEnough, "2", "0 1"},
+		{"e", 20, diskEnough, "", ""},
+		{"l", 10, diskLow, "", "0"},
+		{"lee", 10, diskEnough, "1", "0"},
+		{"ell", 10, diskLow, "", "1 2"},
+		{"elf", 10, diskLow, "", "1 2"},
+		{"elF", 0, diskLow, "", "1 2"},
+		{"eeF", 20, diskEnough, "", "2"},
+		{"eel", 20, diskEnough, "", "2"},
+		{"eeL", 10, diskEnough, "", "2"},
+		{"elL", 10, diskLow, "", "1 2"},
+		{"ffL", 0, diskFull, "2", "0 1 2"},
+		{"ffe", 0, diskFull, "2", "0 1"},
+		{"flf", 0, diskFull, "1", "0 1 2"},
+		{"fll", 0, diskLow, "1", "0 1 2"},
+		{"l--", 10, diskEnough, "", "0"},
+		{"llel", 10, diskLow, "2", "0 1 3"}, // three of four are needed
+		{"lleee", 10, diskEnough, "2", "0 1"},
 	} {
 		var servers []Server
 		reports := map[proto.NodeID]diskReport{}
@@ -212,21 +220,70 @@ func TestClusterLevel(t *testing.T) {
 			id := proto.NodeID(fmt.Sprint(i))
 			servers = append(servers, Server{ID: id, Voter: true})
 			if c != '-' {
-				level := strings.IndexRune("elf", c)
-				reports[id] = diskReport{&proto.DiskSpace{
+				level := strings.IndexRune("elf", unicode.ToLower(c))
+				r := diskReport{DiskSpace: &proto.DiskSpace{
 					Level: proto.DiskSpace_Level(level), FreeBytes: int64(100 - i), TakesBytes: int64(20 - 10*level),
-				}, 1000, time.Now()}
+				}, given: 1000, at: time.Now()}
+				if unicode.IsUpper(c) {
+					r.since = r.at
+				}
+				reports[id] = r
 			}
 		}
 		servers = append(servers, Server{ID: "nonvoter"})
 		reports["nonvoter"] = diskReport{DiskSpace: &proto.DiskSpace{Level: diskFull}}
-		level, taken, better, without := clusterLevel(servers, "0", reports, time.Now())
-		if want := int64(1020 - 10*level); taken != want && !strings.Contains(row.voters, "-") {
-			t.Errorf("%s: %d bytes are taken, want %d", row.voters, taken, want)
+		level, taken, tight, better, without := clusterLevel(servers, "0", reports, time.Now())
+		if want := level > diskEnough || strings.ContainsAny(row.voters, "L") || strings.ContainsAny(row.voters[:1], "lf"); tight != want {
+			t.Errorf("%s: tight is %v", row.voters, tight)
+		}
+		if taken != 1000+row.taken {
+			t.Errorf("%s: %d bytes are taken, want %d", row.voters, taken-1000, row.taken)
 		}
 		if got := strings.Trim(fmt.Sprint(without), "[]"); level != row.want || better != row.better || got != row.without {
 			t.Errorf("%s: %v, better %q, without %q", row.voters, level, better, got)
 		}
+	}
+}
+
+// TestSlowest: a leader keeps entries for voters that are behind, unless they do not report, or stand still.
+func TestSlowest(t *testing.T) {
+	now := time.Now()
+	for _, row := range []struct {
+		reports string // of each other voter: how far it has got, since when, and the report's age
+		want    uint64
+	}{
+		{"", 0},
+		{"7 0s 0s", 7},
+		{"9 0s 0s, 7 4s 2s, 8 0s 0s", 7},
+		{"9 0s 0s, 7 6s 0s", 9},
+		{"9 0s 0s, 7 4s 4s", 9},
+		{"0 0s 0s, 9 0s 0s", 9}, // of a release that does not say it
+		{"7 6s 0s", 0},
+	} {
+		d := newDiskSpace(1)
+		for i, text := range strings.Split(row.reports, ", ") {
+			var end uint64
+			var moved, age string
+			if _, err := fmt.Sscan(text, &end, &moved, &age); row.reports != "" && err != nil {
+				t.Fatal(err)
+			}
+			ago := func(text string) time.Time {
+				d, _ := time.ParseDuration(text)
+				return now.Add(-d)
+			}
+			d.others[proto.NodeID(fmt.Sprint(i))] = diskReport{DiskSpace: &proto.DiskSpace{Committed: end}, at: ago(age), moved: ago(moved)}
+		}
+		if got := d.slowest(now); got != row.want {
+			t.Errorf("%s: %d, want %d", row.reports, got, row.want)
+		}
+	}
+	// A report of the same end does not count as a move.
+	d := newDiskSpace(1)
+	d.note("n", &proto.DiskSpace{Committed: 5})
+	first := d.others["n"].moved
+	d.note("n", &proto.DiskSpace{Committed: 5})
+	if again := d.others["n"]; again.moved != first || again.at.Before(first) {
+		t.Errorf("moved %v, then %v", first, again.moved)
 	}
 }
 
@@ -314,7 +371,8 @@ func TestFullDisks(t *testing.T) {
 	}
 }
 
-func testFullDisks(t *testing.T, full int, leads bool) {
+// smallDisks returns a cluster of three whose nodes have a small file system each, and the directories of these.
+func smallDisks(t *testing.T) (*cluster, map[proto.NodeID]string) {
 	dirs := map[proto.NodeID]string{}
 	for _, id := range []proto.NodeID{"a", "b", "c"} {
 		dirs[id] = mounted(t, "size=192m")
@@ -323,9 +381,9 @@ func testFullDisks(t *testing.T, full int, leads bool) {
 		silent(cfg)
 		cfg.Dir = filepath.Join(dirs[cfg.Node], "node")
 		cfg.TestHooks.SegmentBytes = 4 << 20
-		cfg.Limits.ReserveBytes, cfg.Limits.LogBytes = 64<<20, 32<<20
+		cfg.Limits.ReserveBytes, cfg.Limits.LogBytes, cfg.Limits.SnapshotLogBytes = 64<<20, 32<<20, 32<<20
 	})
-	leader := c.leader()
+	c.leader()
 	for _, m := range c.nodes {
 		c.eventually("the reserve is there", func() error {
 			if r := m.log.Room(); r.Spares < r.Wanted {
@@ -334,6 +392,59 @@ func testFullDisks(t *testing.T, full int, leads bool) {
 			return nil
 		})
 	}
+	return c, dirs
+}
+
+// TestLargeHistoryOnFullDisks: objects fill the disks with their history, of which each takes a good part of a step of the floor. Nodes refuse
+// writes for moments, at different times, and the cluster goes on: no node falls behind for good, as it would if the entries that it
+// misses were cut, because there is no room for a snapshot.
+func TestLargeHistoryOnFullDisks(t *testing.T) {
+	t.Parallel()
+	c, _ := smallDisks(t)
+	const writers, rounds, size = 4, 80, 700 << 10
+	var refused atomic.Int64
+	var done sync.WaitGroup
+	for i := range writers {
+		m := c.nodes[[]proto.NodeID{"a", "b", "c"}[i%3]]
+		done.Go(func() {
+			value := strings.Repeat(fmt.Sprint(i), size)
+			for round := 0; round < rounds && c.ctx().Err() == nil; {
+				w := write(fmt.Sprint("object", i), value)
+				r, err := m.Store.Propose(c.ctx(), w)
+				switch {
+				case err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED:
+					round++
+				case err == nil && r.Outcome == proto.Outcome_OUTCOME_NO_SPACE, errors.Is(err, storeerrors.ErrDiskFull), errors.Is(err, storeerrors.ErrUnknownOutcome):
+					refused.Add(1)
+					select {
+					case <-time.After(20 * time.Millisecond):
+					case <-c.ctx().Done():
+					}
+				default:
+					t.Errorf("round %d: %v %v", round, r, err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	if refused.Load() == 0 {
+		t.Error("the disks were never full")
+	}
+	c.eventually("all nodes have all, and room", func() error {
+		for _, m := range c.nodes {
+			if own, _ := m.Disk(); m.Applied() != c.leader().Applied() || own.GetLevel() != diskEnough {
+				return fmt.Errorf("%s at %d, the leader at %d: %v", m.id, m.Applied(), c.leader().Applied(), own)
+			}
+		}
+		return nil
+	})
+	c.sameHash()
+}
+
+func testFullDisks(t *testing.T, full int, leads bool) {
+	c, dirs := smallDisks(t)
+	leader := c.leader()
 	if _, err := leader.Propose(c.ctx(), write("lease", strings.Repeat("x", 64<<10))); err != nil {
 		t.Fatal(err)
 	}

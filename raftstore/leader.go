@@ -93,8 +93,10 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 			if !s.nameCluster(term, notify) {
 				continue
 			}
+			s.disks.lead()
 			s.leader.term.Store(term)
 			s.leader.notify()
+			wake(s.disks.told) // it looks at once, and judges
 			s.cfg.Logger.Info("this node leads", "term", term)
 			return
 		case errors.Is(err, raft.ErrLeadershipTransferInProgress):

@@ -210,12 +210,23 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
-	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term && t.store.disks.isFull(proto.NodeID(id)) {
-		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a snapshot. Of a log that
-		// does end earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
+	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term {
+		// The follower could not write them. Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a
+		// snapshot. Of a log that does end earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
+		t.tellCommitted(id, target, args)
 		return errFollowerFull
 	}
 	return err
+}
+
+// tellCommitted tells a follower that has refused entries what is committed of those before them. Raft says so only with entries, but as long as a follower
+// does not know it, it cannot cut its log, and so it takes none. If it fails, it is done again with the next try.
+func (t *raftTransport) tellCommitted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) {
+	told := *args
+	told.Entries = nil
+	if told.LeaderCommitIndex = min(args.LeaderCommitIndex, args.PrevLogEntry); told.LeaderCommitIndex > 0 {
+		_ = t.Transport.AppendEntries(id, target, &told, new(raft.AppendEntriesResponse))
+	}
 }
 
 // errFollowerFull is why a follower is sent the same entries again, later.

@@ -162,14 +162,18 @@ func TestLateReturnIsNoticed(t *testing.T) {
 type refusing struct {
 	raft.Transport
 	with raft.AppendEntriesResponse
+	last *raft.AppendEntriesRequest // nil: it is of no interest
 }
 
-func (r refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (r refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	*resp = r.with
+	if r.last != nil {
+		*r.last = *req
+	}
 	return nil
 }
 
-// TestFullFollower: Raft is told of a refusal, unless it is for want of room.
+// TestFullFollower: Raft is told of a refusal, unless it is for want of room. Then the follower is told what is committed of what it has.
 func TestFullFollower(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
@@ -178,23 +182,33 @@ func TestFullFollower(t *testing.T) {
 	m.comparison.mu.Unlock()
 	term := m.raft.CurrentTerm()
 	for _, row := range []struct {
-		name string
-		disk proto.DiskSpace_Level
-		with raft.AppendEntriesResponse
-		want error
+		name   string
+		with   raft.AppendEntriesResponse
+		want   error
+		commit uint64
+		told   uint64 // in a message without entries; 0: none is sent
 	}{
-		{"a disk with room", diskLow, raft.AppendEntriesResponse{Term: term}, nil},
-		{"a full disk", diskFull, raft.AppendEntriesResponse{Term: term}, errFollowerFull},
-		{"a log that ends earlier", diskFull, raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil},
-		{"a later term", diskFull, raft.AppendEntriesResponse{Term: term + 1}, nil},
-		{"entries that were taken", diskFull, raft.AppendEntriesResponse{Term: term, Success: true}, nil},
+		{"a full disk", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 9, 7},
+		{"nothing new is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 5, 5},
+		{"nothing is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 0, 0},
+		{"a log that ends earlier", raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil, 9, 0},
+		{"a later term", raft.AppendEntriesResponse{Term: term + 1}, nil, 9, 0},
+		{"entries that were taken", raft.AppendEntriesResponse{Term: term, Success: true}, nil, 9, 0},
 	} {
-		m.disks.note("z", &proto.DiskSpace{Level: row.disk})
-		n := newRaftTransport(refusing{with: row.with})
+		var last raft.AppendEntriesRequest
+		n := newRaftTransport(refusing{with: row.with, last: &last})
 		n.store = m.Store
-		err := n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: term}, new(raft.AppendEntriesResponse))
+		req := raft.AppendEntriesRequest{Term: term, PrevLogEntry: 7, PrevLogTerm: term, Entries: []*raft.Log{{Index: 8, Term: term}}, LeaderCommitIndex: row.commit}
+		err := n.AppendEntries("z", "127.0.0.1:1", &req, new(raft.AppendEntriesResponse))
 		if !errors.Is(err, row.want) {
 			t.Errorf("%s: %v, want %v", row.name, err, row.want)
+		}
+		told := uint64(0)
+		if len(last.Entries) == 0 {
+			told = last.LeaderCommitIndex
+		}
+		if told != row.told || last.PrevLogEntry != 7 || last.Term != term {
+			t.Errorf("%s: it is told %d, want %d: %+v", row.name, told, row.told, last)
 		}
 	}
 }

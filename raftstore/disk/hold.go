@@ -16,7 +16,8 @@ import (
 // A hold is bounded in time, and in the bytes that the log has grown by since it
 // began. When it has ended, the next snapshot cuts the log as usual.
 type holds struct {
-	grown atomic.Int64 // bytes stored since the log was opened
+	grown atomic.Int64  // bytes stored since the log was opened
+	from  atomic.Uint64 // see KeepFrom
 
 	mu   sync.Mutex
 	list []*hold
@@ -50,6 +51,26 @@ func (l *Log) Hold(index uint64) (release func()) {
 	})
 }
 
+// KeepFrom keeps the log from an index on, until the next call. Zero: nothing more than Hold does. DeleteRange and CutFront heed it.
+func (l *Log) KeepFrom(index uint64) { l.holds.from.Store(index) }
+
+// CutFront deletes the entries up to an index that a snapshot has, but for what is kept for other nodes, and for the newest one. Raft itself cuts the log only when
+// it takes a snapshot, and takes none without a new entry: a full log could then never be cut by more than it was.
+func (l *Log) CutFront(upTo uint64) error {
+	first, err := l.backend.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := l.backend.LastIndex()
+	if err != nil {
+		return err
+	}
+	if upTo = l.unheld(upTo); first > 0 && first <= upTo && upTo < last {
+		return l.Drop(first, upTo)
+	}
+	return nil
+}
+
 // unheld returns the index up to which the log may be cut, if it was to be cut up to
 // an index: the entry at a held snapshot's index stays too, for the leader names its
 // term to the node.
@@ -59,6 +80,9 @@ func (l *Log) unheld(upTo uint64) uint64 {
 	l.sweepHolds()
 	for _, h := range l.holds.list {
 		upTo = min(upTo, max(h.index, 1)-1)
+	}
+	if from := l.holds.from.Load(); from > 0 {
+		upTo = min(upTo, from-1)
 	}
 	return upTo
 }

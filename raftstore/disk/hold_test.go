@@ -18,6 +18,7 @@ func TestHold(t *testing.T) {
 	var release [3]func()
 	hold := func(n int, index uint64) step { return func(_ *testing.T, l *Log) { release[n] = l.Hold(index) } }
 	sent := func(n int) step { return func(*testing.T, *Log) { release[n]() } }
+	from := func(index uint64) step { return func(_ *testing.T, l *Log) { l.KeepFrom(index) } }
 	pass := func(d time.Duration) step { return func(*testing.T, *Log) { time.Sleep(d) } }
 	grow := func(from, to uint64) step {
 		return func(t *testing.T, l *Log) { must(t, l.StoreLogs(logs(1, from, to, 1000-logOverhead))) }
@@ -46,6 +47,11 @@ func TestHold(t *testing.T) {
 		{"as many bytes as are allowed", []step{hold(0, 50), grow(101, 200)}, 1, 90, 50, ""},
 		{"too many bytes", []step{hold(0, 50), grow(101, 201)}, 1, 90, 91, "50 after 101000"},
 		{"bytes from before do not count", []step{grow(101, 201), hold(0, 50), grow(202, 301)}, 1, 90, 50, ""},
+		{"kept for a node that is behind", []step{from(50)}, 1, 90, 50, ""},
+		{"kept behind what is cut", []step{from(95)}, 1, 90, 91, ""},
+		{"kept below a snapshot that is sent", []step{hold(0, 60), from(50)}, 1, 90, 50, ""},
+		{"kept above it", []step{hold(0, 40), from(50)}, 1, 90, 40, ""},
+		{"no longer kept", []step{from(50), from(0)}, 1, 90, 91, ""},
 		{"a truncation is made", []step{hold(0, 50)}, 40, 100, 1, ""},
 		{"all of it is dropped", []step{hold(0, 50)}, 1, 100, 0, ""},
 	} {
