@@ -245,8 +245,8 @@ func (c *Config) checkStore(bad *mistakes) {
 	if d := c.RemoveNonvoterAfter; d < 0 || d > 0 && d < leastSilence {
 		bad.add("remove-nonvoter-after: %s: must be 0 or at least %s", d, leastSilence)
 	}
-	if c.HistoryMaxBytes < 1 {
-		bad.add("history-max-bytes: %d: must be positive", c.HistoryMaxBytes)
+	if c.HistoryMaxBytes < 0 {
+		bad.add("history-max-bytes: %d: must not be negative", c.HistoryMaxBytes)
 	}
 	if c.StorageBytes < 0 || c.StorageBytes > 0 && c.StorageBytes < leastStorage {
 		bad.add("storage-bytes: %d: must be 0 or at least %d", c.StorageBytes, leastStorage)

@@ -94,7 +94,8 @@ type Config struct {
 	RemoveNonvoterAfter time.Duration
 
 	// HistoryRetention is how far back watches and exact reads reach, less than 10 min, unless the
-	// history has more than HistoryMaxBytes (history-retention, history-max-bytes).
+	// history has more than HistoryMaxBytes (history-retention, history-max-bytes; 0: half of what all objects may take,
+	// between 64 MiB and 1 GiB).
 	HistoryRetention time.Duration
 	HistoryMaxBytes  int64
 	// StorageBytes is what this node would have the objects of the cluster take at most (storage-bytes; 0: a quarter
@@ -278,7 +279,7 @@ func Defaults() Config {
 		NoLeaderTimeout: 1600 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 		RemoveNonvoterAfter: 72 * time.Hour, // longer than a machine is off over a weekend
 
-		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30, DiskReserveBytes: 64 << 20,
+		HistoryRetention: 5 * time.Minute, DiskReserveBytes: 64 << 20,
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250, HTTP2Server: HTTP2Own,

@@ -58,7 +58,7 @@ func TestComplete(t *testing.T) {
 		{"long history", func(c *Config) { c.HistoryRetention = 10 * time.Minute }, "history-retention: 10m0s"},
 		{"an unknown HTTP/2 server", func(c *Config) { c.HTTP2Server = "x" }, `http2-server: "x": must be own or net/http`},
 		{"no bytes of the log for a snapshot", func(c *Config) { c.SnapshotLogBytes = 0 }, "snapshot-log-max-bytes: 0"},
-		{"no bytes for history", func(c *Config) { c.HistoryMaxBytes = 0 }, "history-max-bytes: 0"},
+		{"a negative history", func(c *Config) { c.HistoryMaxBytes = -1 }, "history-max-bytes: -1"},
 		{"a controller that there is not", func(c *Config) { c.Controllers = []string{"*", "podgc"} }, `controllers: "podgc" is not in the list of known controllers`},
 		{"without a controller", func(c *Config) { c.Controllers = []string{"-clusterrole-aggregation"} }, ""},
 		{"without a controller that is needed", func(c *Config) { c.Controllers = []string{"*", "-system-namespaces"} },

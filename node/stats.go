@@ -20,7 +20,7 @@ func (n *Node) storeStats() metrics.StoreStats {
 	}
 	out.FeatureVersion, out.FeatureSupported = n.store.Features()
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
-	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
+	out.HistoryMaxBytes = n.store.HistoryLimit()
 	out.StoredBytes, out.QuotaBytes = n.store.Storage()
 	own, disks := n.store.Disk()
 	out.DiskFree, out.DiskLevel, out.DisksLevel, out.LogBytes = own.GetFreeBytes(), int(own.GetLevel()), int(disks.GetLevel()), n.store.LogBytes()

@@ -23,7 +23,26 @@ const (
 	// way for longer than that may be refused, and its caller does not learn whether
 	// it took effect.
 	leastWindow = time.Second
+	// leastHistory and mostHistory bound the history where nobody says how much it may take.
+	leastHistory, mostHistory = 64 << 20, 1 << 30
 )
+
+// HistoryLimit is what the history may take, in bytes, if this node leads: Limits.HistoryBytes, or half of what the live keys
+// may take. The history is in memory too, and the storage limit is the only thing that the leader knows of the other nodes' memory.
+func (s *Store) HistoryLimit() int64 {
+	_, storage := s.Storage()
+	return s.cfg.Limits.historyBytes(storage)
+}
+
+func (l *Limits) historyBytes(storage int64) int64 {
+	switch {
+	case l.HistoryBytes > 0:
+		return l.HistoryBytes
+	case storage == 0:
+		return mostHistory
+	}
+	return max(leastHistory, min(mostHistory, storage/2))
+}
 
 // mark says what a state had at a time.
 type mark struct {
@@ -84,7 +103,7 @@ func (s *Store) compactor() {
 			}
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false
-			limit, step := s.cfg.Limits.HistoryBytes, int64(math.MaxInt64)
+			limit, step := s.HistoryLimit(), int64(math.MaxInt64)
 			if s.disks.tight.Load() {
 				limit, step = min(limit, lowHistory), s.cfg.Limits.ReserveBytes/16
 			}

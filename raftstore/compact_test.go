@@ -80,6 +80,23 @@ func TestFloorByBytesAfterSnapshot(t *testing.T) {
 	}
 }
 
+// TestHistoryLimit: what nobody has bounded follows from the storage limit, which the voter with the least memory has set.
+func TestHistoryLimit(t *testing.T) {
+	const mib = 1 << 20
+	for _, row := range []struct{ set, storage, want int64 }{
+		{0, 0, 1024 * mib}, // the voters have not agreed yet, or are of an earlier release
+		{0, 6144 * mib, 1024 * mib},
+		{0, 512 * mib, 256 * mib},
+		{0, mib, 64 * mib},
+		{5, 512 * mib, 5},
+		{4096 * mib, 512 * mib, 4096 * mib},
+	} {
+		if got := (&Limits{HistoryBytes: row.set}).historyBytes(row.storage); got != row.want {
+			t.Errorf("%d bytes are set, and %d may be stored: %d, want %d", row.set, row.storage, got, row.want)
+		}
+	}
+}
+
 // The cap on bytes holds under load, and the floor is the same on every node. Age moves the
 // floor too, but not past what is younger than the history.
 func TestHistoryBytes(t *testing.T) {

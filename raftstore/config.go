@@ -104,7 +104,7 @@ type Timing struct {
 type Limits struct {
 	// InFlightBytes bounds the proposals that wait on this node. Default 128 MiB.
 	InFlightBytes int64
-	// HistoryBytes bounds the history window. Default 1 GiB.
+	// HistoryBytes bounds the history window. Default: see Store.HistoryLimit.
 	HistoryBytes int64
 	// TrailingLogs and SnapshotThreshold count log entries. Defaults 50,000 and 20,000.
 	TrailingLogs, SnapshotThreshold uint64
@@ -165,9 +165,6 @@ func (c *Config) defaults() error {
 	}
 	if l.InFlightBytes == 0 {
 		l.InFlightBytes = 128 << 20
-	}
-	if l.HistoryBytes == 0 {
-		l.HistoryBytes = 1 << 30
 	}
 	if l.TrailingLogs == 0 {
 		l.TrailingLogs = 50_000

@@ -38,6 +38,11 @@ func TestStorageLimit(t *testing.T) {
 		t.Errorf("in another configuration: %v", err)
 	}
 	limit(1 << 20)
+	for _, m := range []*testNode{leader, follower} {
+		if got := m.HistoryLimit(); got != leastHistory {
+			t.Errorf("%s: the history may take %d bytes", m.id, got)
+		}
+	}
 	value := strings.Repeat("x", 100<<10)
 	propose := func(m *testNode, w *proto.Write, want proto.Outcome) {
 		t.Helper()

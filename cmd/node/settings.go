@@ -63,7 +63,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.DurationVar(&c.HistoryRetention, "history-retention", c.HistoryRetention, "how far back watches and exact reads reach; must be less than 10m")
 	f.Int64Var(&c.StorageBytes, "storage-bytes", c.StorageBytes, "refuse what would make all objects take more than this many bytes; 0: a quarter of the memory. The least of all voters counts")
 	f.Int64Var(&c.DiskReserveBytes, "disk-reserve-bytes", c.DiskReserveBytes, "what the files take of the disk, in bytes, for when it is full; 0: nothing, then deletes may find no room on a full disk")
-	f.Int64Var(&c.HistoryMaxBytes, "history-max-bytes", c.HistoryMaxBytes, "give up older history above this many bytes")
+	f.Int64Var(&c.HistoryMaxBytes, "history-max-bytes", c.HistoryMaxBytes, "give up older history above this many bytes; 0: half of what all objects may take (--storage-bytes), between 64 MiB and 1 GiB")
 	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often a snapshot of the log is considered")
 	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", c.SnapshotEntries, "log entries since the last snapshot that make a new one worth it")
 	f.Uint64Var(&c.TrailingLogs, "trailing-logs", c.TrailingLogs, "log entries kept behind a snapshot for followers that lag")
