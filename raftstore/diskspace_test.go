@@ -371,36 +371,12 @@ func TestFullDisks(t *testing.T) {
 	}
 }
 
-// smallDisks returns a cluster of three whose nodes have a small file system each, and the directories of these.
-func smallDisks(t *testing.T) (*cluster, map[proto.NodeID]string) {
-	dirs := map[proto.NodeID]string{}
-	for _, id := range []proto.NodeID{"a", "b", "c"} {
-		dirs[id] = mounted(t, "size=192m")
-	}
-	c := newCluster(t, 3, func(cfg *Config) {
-		silent(cfg)
-		cfg.Dir = filepath.Join(dirs[cfg.Node], "node")
-		cfg.TestHooks.SegmentBytes = 4 << 20
-		cfg.Limits.ReserveBytes, cfg.Limits.LogBytes, cfg.Limits.SnapshotLogBytes = 64<<20, 32<<20, 32<<20
-	})
-	c.leader()
-	for _, m := range c.nodes {
-		c.eventually("the reserve is there", func() error {
-			if r := m.log.Room(); r.Spares < r.Wanted {
-				return fmt.Errorf("%d of %d segments", r.Spares, r.Wanted)
-			}
-			return nil
-		})
-	}
-	return c, dirs
-}
-
 // TestLargeHistoryOnFullDisks: objects fill the disks with their history, of which each takes a good part of a step of the floor. Nodes refuse
 // writes for moments, at different times, and the cluster goes on: no node falls behind for good, as it would if the entries that it
 // misses were cut, because there is no room for a snapshot.
 func TestLargeHistoryOnFullDisks(t *testing.T) {
 	t.Parallel()
-	c, _ := smallDisks(t)
+	c, _ := onDisksOfTheirOwn(t, "size=192m")
 	const writers, rounds, size = 4, 80, 700 << 10
 	var refused atomic.Int64
 	var done sync.WaitGroup
@@ -443,11 +419,8 @@ func TestLargeHistoryOnFullDisks(t *testing.T) {
 }
 
 func testFullDisks(t *testing.T, full int, leads bool) {
-	c, dirs := smallDisks(t)
+	c, dirs := onDisksOfTheirOwn(t, "size=192m")
 	leader := c.leader()
-	if _, err := leader.Propose(c.ctx(), write("lease", strings.Repeat("x", 64<<10))); err != nil {
-		t.Fatal(err)
-	}
 	var load load
 	load.run(t, c)
 	c.eventually("some writes", func() error { return load.acknowledged(100) })
@@ -480,15 +453,7 @@ func testFullDisks(t *testing.T, full int, leads bool) {
 		before := load.count()
 		c.eventually("writes go on", func() error { return load.acknowledged(before + 100) })
 	} else {
-		n := 0
-		c.eventually("what takes room is refused", func() error {
-			n++
-			r, err := put("t", fmt.Sprint("large", n), 100<<10)
-			if err != nil || r.Outcome != proto.Outcome_OUTCOME_NO_SPACE || r.Exceeded.GetKey() == "" {
-				return fmt.Errorf("%v %v", r, err)
-			}
-			return nil
-		})
+		untilRefused(t, c)
 		// Many times the reserve: the log's files go round, and state.db's pages do.
 		for range 500 {
 			c.eventually("a write that needs no room", func() error {
@@ -517,34 +482,15 @@ func testFullDisks(t *testing.T, full int, leads bool) {
 	for _, f := range empty {
 		f()
 	}
-	c.eventually("room for all", func() error {
-		for _, m := range c.nodes {
-			if own, cluster := m.Disk(); own.GetLevel() != diskEnough || cluster.GetLevel() != diskEnough {
-				return fmt.Errorf("%s: %v, %v", m.id, own, cluster)
-			}
-		}
-		r, err := put("t", "large", 200<<10)
-		if err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
-			return fmt.Errorf("%v %v", r, err)
-		}
-		return nil
-	})
-	load.stop()
-	c.sameHash()
-	load.check(t, c)
-	for _, m := range c.nodes {
-		c.close(m)
-		c.open(m)
-	}
-	c.leader()
-	c.sameHash()
-	load.check(t, c)
+	goesOn(t, c, &load)
 }
 
 // load writes objects of some KiB through all nodes, and remembers those that were acknowledged.
 type load struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
+
+	tried atomic.Int64 // writes that have ended somehow
 
 	mu   sync.Mutex
 	keys map[string]string
@@ -561,7 +507,9 @@ func (l *load) run(t *testing.T, c *cluster) {
 				key, value := fmt.Sprintf("%s-%d", m.id, i), strings.Repeat(fmt.Sprint(i%10), 100+i*7919%2000)
 				w := write(key, value)
 				w.Condition = proto.Condition_CONDITION_ABSENT
-				if r, err := store.Propose(ctx, w); err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED {
+				r, err := store.Propose(ctx, w)
+				l.tried.Add(1)
+				if err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED {
 					l.mu.Lock()
 					l.keys[key] = value
 					l.mu.Unlock()
@@ -578,6 +526,18 @@ func (l *load) run(t *testing.T, c *cluster) {
 func (l *load) stop() {
 	l.end()
 	l.done.Wait()
+}
+
+// tries waits until some more writes have ended.
+func (l *load) tries(t *testing.T, c *cluster, n int64) {
+	t.Helper()
+	n += l.tried.Load()
+	c.eventually("writes end", func() error {
+		if now := l.tried.Load(); now < n {
+			return fmt.Errorf("%d of %d", now, n)
+		}
+		return nil
+	})
 }
 
 func (l *load) count() int {

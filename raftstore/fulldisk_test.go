@@ -1,0 +1,256 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/peer"
+)
+
+// refusedInstalls counts the snapshots that the other node has not taken.
+type refusedInstalls struct {
+	*peer.Transport
+	count *atomic.Int64
+}
+
+func (r *refusedInstalls) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := r.Transport.InstallSnapshot(id, to, req, resp, data)
+	if err != nil || !resp.Success {
+		r.count.Add(1)
+	}
+	return err
+}
+
+// TestJoinOnFullDisk: a node that joins and has no room for the state takes nothing of it, also when it is started again,
+// and has all of it when there is room.
+func TestJoinOnFullDisk(t *testing.T) {
+	t.Parallel()
+	const trailing = 8
+	dir := mounted(t, "size=40m")
+	var refused atomic.Int64
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Transport = &refusedInstalls{cfg.Transport.(*peer.Transport), &refused}
+		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = trailing, trailing
+		if cfg.Node == "d" {
+			cfg.Dir = filepath.Join(dir, "node")
+		}
+	})
+	leader := c.leader()
+	for i := range 16 {
+		if _, err := leader.Propose(c.ctx(), write(fmt.Sprint(i), strings.Repeat("x", 1<<20))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := leader.awaitFuture(leader.raft.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := leader.log.FirstIndex(); err != nil || first < 4 {
+		t.Fatalf("the log begins at %d, %v: nobody needs a snapshot", first, err)
+	}
+	joins := c.add("d")
+	empty := fillDisk(t, dir)
+	if err := leader.AddNonvoter(c.ctx(), "d", joins.addr, 0); err != nil {
+		t.Fatal(err)
+	}
+	failed := func(n int64) {
+		t.Helper()
+		c.eventually("the state finds no room", func() error {
+			if refused.Load() < n {
+				return fmt.Errorf("%d snapshots were refused", refused.Load())
+			}
+			return nil
+		})
+		c.eventually("nothing of it is left", func() error {
+			for _, name := range []string{"state.db.receiving", "state.db.incoming"} {
+				if info, err := os.Stat(filepath.Join(dir, "node", name)); !errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("%v, %w", info, err)
+				}
+			}
+			return nil
+		})
+		if n := joins.State().Used(); n != 0 || joins.fsm.restored.Load() != 0 {
+			t.Errorf("%d bytes are there of a state that has no room", n)
+		}
+	}
+	failed(2)
+	c.close(joins)
+	c.open(joins)
+	failed(refused.Load() + 2)
+	empty()
+	c.eventually("it has the state", func() error {
+		if joins.Applied() < leader.Applied() {
+			return fmt.Errorf("applied %d of %d", joins.Applied(), leader.Applied())
+		}
+		return nil
+	})
+	c.sameHash()
+}
+
+// TestDisksFilledInTurns: other programs fill the disks and give them back, again and again, in any order, under load. What was
+// acknowledged stays, and when they have ended all goes on by itself.
+func TestDisksFilledInTurns(t *testing.T) {
+	t.Parallel()
+	c, dirs := onDisksOfTheirOwn(t, "size=192m")
+	seed := uint64(1)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var load load
+	load.run(t, c)
+	c.eventually("some writes", func() error { return load.acknowledged(100) })
+	turns := 8
+	if testing.Short() {
+		turns = 4
+	}
+	for turn := range turns {
+		var empty []func()
+		for _, dir := range dirs {
+			if turn == 0 || random.IntN(3) > 0 {
+				empty = append(empty, fillDisk(t, dir))
+			}
+		}
+		if turn == 0 {
+			untilRefused(t, c)
+		}
+		load.tries(t, c, int64(20+random.IntN(400)))
+		for _, f := range empty {
+			f()
+			load.tries(t, c, int64(random.IntN(100)))
+		}
+	}
+	goesOn(t, c, &load)
+}
+
+// TestNoInodes: disks on which no file can be made are full, whatever room they have: nothing ends, what makes nothing larger and
+// deletes go on, and there is an end to it when files can be made.
+func TestNoInodes(t *testing.T) {
+	t.Parallel()
+	c, dirs := onDisksOfTheirOwn(t, "size=192m,nr_inodes=64")
+	var load load
+	load.run(t, c)
+	c.eventually("some writes", func() error { return load.acknowledged(100) })
+	var empty []func()
+	for _, dir := range dirs {
+		empty = append(empty, fillInodes(t, dir))
+	}
+	// The log's files go round many times.
+	for range 500 {
+		c.eventually("a write that needs no room", func() error {
+			r, err := c.leader().Propose(c.ctx(), write("lease", strings.Repeat("x", 64<<10)))
+			if err == nil && r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+				err = fmt.Errorf("%v", r)
+			}
+			return err
+		})
+	}
+	for _, key := range load.some(20) {
+		c.eventually("a delete", func() error {
+			_, err := c.leader().Propose(c.ctx(), &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_DELETE})
+			if err == nil {
+				load.forget(key)
+			}
+			return err
+		})
+	}
+	for _, f := range empty {
+		f()
+	}
+	goesOn(t, c, &load)
+}
+
+// onDisksOfTheirOwn starts three nodes, and waits until each has its reserve.
+func onDisksOfTheirOwn(t *testing.T, options string) (*cluster, map[proto.NodeID]string) {
+	t.Helper()
+	dirs := map[proto.NodeID]string{}
+	for _, id := range []proto.NodeID{"a", "b", "c"} {
+		dirs[id] = mounted(t, options)
+	}
+	c := newCluster(t, 3, func(cfg *Config) {
+		silent(cfg)
+		cfg.Dir = filepath.Join(dirs[cfg.Node], "node")
+		cfg.TestHooks.SegmentBytes = 4 << 20
+		cfg.Limits.ReserveBytes, cfg.Limits.LogBytes, cfg.Limits.SnapshotLogBytes = 64<<20, 32<<20, 32<<20
+	})
+	leader := c.leader()
+	for _, m := range c.nodes {
+		c.eventually("the reserve is there", func() error {
+			if r := m.log.Room(); r.Spares < r.Wanted {
+				return fmt.Errorf("%d of %d segments", r.Spares, r.Wanted)
+			}
+			return nil
+		})
+	}
+	if _, err := leader.Propose(c.ctx(), write("lease", strings.Repeat("x", 64<<10))); err != nil {
+		t.Fatal(err)
+	}
+	return c, dirs
+}
+
+// untilRefused writes what takes room until that is refused.
+func untilRefused(t *testing.T, c *cluster) {
+	t.Helper()
+	n := 0
+	c.eventually("what takes room is refused", func() error {
+		n++
+		r, err := c.leader().Propose(c.ctx(), write(fmt.Sprint("large", n), strings.Repeat("x", 100<<10)))
+		if err != nil || r.Outcome != proto.Outcome_OUTCOME_NO_SPACE || r.Exceeded.GetKey() == "" {
+			return fmt.Errorf("%v %v", r, err)
+		}
+		return nil
+	})
+}
+
+// goesOn waits until the disks of all nodes have room, and checks what they have, then and after a start of each.
+func goesOn(t *testing.T, c *cluster, load *load) {
+	t.Helper()
+	c.eventually("room for all", func() error {
+		for _, m := range c.nodes {
+			if own, cluster := m.Disk(); own.GetLevel() != diskEnough || cluster.GetLevel() != diskEnough {
+				return fmt.Errorf("%s: %v, %v", m.id, own, cluster)
+			}
+		}
+		r, err := c.leader().Propose(c.ctx(), write("large", strings.Repeat("x", 200<<10)))
+		if err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+			return fmt.Errorf("%v %v", r, err)
+		}
+		return nil
+	})
+	load.stop()
+	c.sameHash()
+	load.check(t, c)
+	for _, m := range c.nodes {
+		c.close(m)
+		c.open(m)
+	}
+	c.leader()
+	c.sameHash()
+	load.check(t, c)
+}
+
+// fillInodes makes files until no more can be made, and returns what removes them.
+func fillInodes(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	others := filepath.Join(dir, "others")
+	err := os.Mkdir(others, 0o700)
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(filepath.Join(others, fmt.Sprint(i)), nil, 0o600)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.RemoveAll(others); err != nil {
+			t.Error(err)
+		}
+	}
+}
