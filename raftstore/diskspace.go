@@ -317,7 +317,8 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	r := roomNow{has: s.freeBytes(), log: log.Bytes, whole: log.Spares >= log.Wanted}
 	r.free = r.has
 	r.state, r.stuck = s.db.Room()
-	if !r.whole && now.Sub(d.tried) >= tryEvery {
+	// A state.db that waits for room has the first that there is: the log cannot be cut before.
+	if !r.whole && !r.stuck && now.Sub(d.tried) >= tryEvery {
 		d.tried = now
 		// Not from what the disk says that it has: quotas and inodes are not in it.
 		err := s.log.Reserve()

@@ -302,10 +302,13 @@ func mounted(t *testing.T, options string) string {
 	return dir
 }
 
+// filler is the file that fills a disk.
+const filler = "filler"
+
 // fillDisk takes all room of a file system, and returns what gives it back.
 func fillDisk(t *testing.T, dir string) (empty func()) {
 	t.Helper()
-	path := filepath.Join(dir, "filler")
+	path := filepath.Join(dir, filler)
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)

@@ -168,6 +168,102 @@ func TestNoInodes(t *testing.T) {
 	goesOn(t, c, &load)
 }
 
+// TestStateBeforeReserve: a directory without a reserve, as earlier releases have made them, on a full disk. Of the first room state.db has
+// what it waits for, and the log's reserve is made behind that.
+func TestStateBeforeReserve(t *testing.T) {
+	t.Parallel()
+	const segment = 4 << 20
+	dir := mounted(t, "size=96m")
+	var reserve atomic.Int64
+	reserve.Store(-1)
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.TestHooks.SegmentBytes = segment
+		if cfg.Node == "c" {
+			cfg.Dir = filepath.Join(dir, "node")
+			cfg.Limits.ReserveBytes = reserve.Load()
+		}
+	})
+	c.makeLeader("a")
+	leader, full := c.nodes["a"], c.nodes["c"]
+	put := func(key string, size int) {
+		t.Helper()
+		if _, err := leader.Propose(c.ctx(), write(key, strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The log takes more than a segment on the full disk, which then waits for room in state.db.
+	c.eventually("the next segment is prepared", func() error {
+		put("k", 64<<10)
+		if err := full.WaitApplied(c.ctx(), leader.Applied()); err != nil {
+			t.Fatal(err)
+		}
+		if room := full.log.Room().Bytes; room < 5*segment/4 {
+			return fmt.Errorf("%d bytes", room)
+		}
+		return nil
+	})
+	if err := full.db.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	empty := fillDisk(t, dir)
+	for i := range 9 {
+		put(fmt.Sprint(i), segment/8)
+	}
+	waits := func(want bool) {
+		t.Helper()
+		c.eventually(fmt.Sprintf("all is applied, and state.db waits: %v", want), func() error {
+			if _, waits := full.db.Room(); waits != want || full.Applied() < leader.Applied() {
+				return fmt.Errorf("%v, applied %d of %d", waits, full.Applied(), leader.Applied())
+			}
+			return nil
+		})
+	}
+	waits(true)
+	c.close(full)
+	reserve.Store(8 * segment)
+	c.open(full)
+	waits(true)
+	// Room for a segment, and not for what waits.
+	giveBack(t, dir, segment+16<<10)
+	looks, last := 0, full.ownDisk()
+	c.eventually("it has looked at the disk", func() error {
+		if now := full.ownDisk(); now != last {
+			last, looks = now, looks+1
+		}
+		if least := int(2 * tryEvery / lookEvery); looks < least { // of which one would have made a segment
+			return fmt.Errorf("%d times", looks)
+		}
+		return nil
+	})
+	if r := full.log.Room(); r.Spares > 0 || r.Wanted == 0 {
+		t.Errorf("the log has %d segments of %d, and state.db waits", r.Spares, r.Wanted)
+	}
+	waits(true)
+	giveBack(t, dir, segment)
+	waits(false)
+	empty()
+	c.eventually("the reserve is there", func() error {
+		if r := full.log.Room(); r.Spares < r.Wanted {
+			return fmt.Errorf("%d of %d segments", r.Spares, r.Wanted)
+		}
+		return nil
+	})
+	c.sameHash()
+}
+
+// giveBack gives back some of the room that fillDisk has taken.
+func giveBack(t *testing.T, dir string, bytes int64) {
+	t.Helper()
+	path := filepath.Join(dir, filler)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-bytes); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // onDisksOfTheirOwn starts three nodes, and waits until each has its reserve.
 func onDisksOfTheirOwn(t *testing.T, options string) (*cluster, map[proto.NodeID]string) {
 	t.Helper()
