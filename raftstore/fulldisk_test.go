@@ -16,8 +16,126 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/peer"
+	pb "google.golang.org/protobuf/proto"
 )
+
+// TestHasRoom: what is refused for want of room does not count as given to Raft, and what the cluster itself writes is never refused.
+func TestHasRoom(t *testing.T) {
+	frame := func(kind proto.Kind, m pb.Message) []byte {
+		t.Helper()
+		b, err := proto.Encode(kind, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	large, small := frame(proto.KindWrite, write("k", strings.Repeat("x", 1000))), frame(proto.KindWrite, write("k", "x"))
+	members := write("m", strings.Repeat("x", 1000))
+	members.Table = proto.ClusterTables + "members"
+	own := frame(proto.KindWrite, members)
+	for _, row := range []struct {
+		name   string
+		level  proto.DiskSpace_Level
+		taken  int64
+		frame  []byte
+		refuse bool
+	}{
+		{"enough", diskEnough, 2000, large, false},
+		{"less than it takes", diskEnough, 500, large, true},
+		{"that much", diskEnough, 500, small, false},
+		{"full", diskFull, 2000, small, true},
+		{"of the cluster", diskFull, 500, own, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := &Store{disks: newDiskSpace(1)}
+			s.disks.level.Store(int32(row.level))
+			s.disks.taken.Store(row.taken)
+			var refused *noSpaceError
+			if err := s.hasRoom(row.frame); errors.As(err, &refused) != row.refuse || err != nil && !row.refuse {
+				t.Fatalf("refused: %v", err)
+			}
+			want := int64(len(row.frame))
+			if row.refuse {
+				want = 0
+			}
+			if got := s.disks.given.Load(); got != want {
+				t.Errorf("%d bytes count as given, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestMayLead: a node on a full disk campaigns only if its log takes what a leader writes first.
+func TestMayLead(t *testing.T) {
+	for _, row := range []struct {
+		level   proto.DiskSpace_Level
+		segment int
+		want    bool
+	}{
+		{diskLow, leadsWith / 2, true},
+		{diskFull, leadsWith / 2, false},
+		{diskFull, 2 * leadsWith, true},
+	} {
+		log, err := disk.OpenLog(t.TempDir(), disk.LogOptions{SegmentBytes: row.segment, Fatal: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Store{disks: newDiskSpace(1), log: log}
+		s.disks.own = &proto.DiskSpace{Level: row.level}
+		if got := s.mayLead(); got != row.want {
+			t.Errorf("%v, a log with room for %d bytes: %v", row.level, log.Room().Bytes, got)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestStoredOnFullDisks: while disks are low, what may be stored is what was there when that began, also for the next leader. When they have room, the
+// next time begins anew.
+func TestStoredOnFullDisks(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.TestHooks.Free = func() int64 {
+			<-t.Context().Done() // nobody but the test looks
+			return 1 << 40
+		}
+	})
+	leader := c.leader()
+	put := func(key string, size int) {
+		t.Helper()
+		if _, err := leader.Propose(c.ctx(), write(key, strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	judge := func(level proto.DiskSpace_Level) int64 {
+		leader.judgeCluster(diskReport{DiskSpace: &proto.DiskSpace{Level: level, TakesBytes: 1 << 30}})
+		_, cluster := leader.Disk()
+		if cluster.Level != level {
+			t.Fatalf("the cluster is %v, want %v", cluster.Level, level)
+		}
+		return cluster.StoredBytes
+	}
+	put("k", 10_000)
+	began := leader.State().Used()
+	if got := judge(diskLow); got != began {
+		t.Errorf("%d bytes may be stored, and %d are", got, began)
+	}
+	put("k", 10_100) // small growth
+	if got := judge(diskLow); got != began || leader.State().Used() <= began {
+		t.Errorf("%d bytes may be stored, and %d were when it began", got, began)
+	}
+	const before = 5000 // what was deleted on another leader may be stored again
+	leader.disks.follow(&proto.DiskSpace{Level: diskLow, StoredBytes: before, Nodes: []string{"a"}})
+	if got := judge(diskLow); got != before {
+		t.Errorf("%d bytes may be stored, and %d with the leader before", got, before)
+	}
+	judge(diskEnough)
+	if got, want := judge(diskLow), leader.State().Used(); got != want {
+		t.Errorf("the next time %d bytes may be stored, and %d are", got, want)
+	}
+}
 
 // refusedInstalls counts the snapshots that the other node has not taken.
 type refusedInstalls struct {
@@ -236,7 +354,7 @@ func TestStateBeforeReserve(t *testing.T) {
 		return nil
 	})
 	if r := full.log.Room(); r.Spares > 0 || r.Wanted == 0 {
-		t.Errorf("the log has %d segments of %d, and state.db waits", r.Spares, r.Wanted)
+		t.Fatalf("the log has %d segments of %d, and state.db waits", r.Spares, r.Wanted)
 	}
 	waits(true)
 	giveBack(t, dir, segment)

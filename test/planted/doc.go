@@ -8,6 +8,9 @@
 //	overlay=$(go run ./test/planted/overlay)
 //	go test -overlay $overlay ./test/sim -run 'TestPlanted$'
 //
+// Bugs that show in no virtual time name the test that finds them, in a line "Found by TEST of PACKAGE.", and TestFound of package
+// overlay runs it.
+//
 // So one build has all bugs. Plant switches one of them on in this process, and the
 // environment variable QUORATE_PLANTED in a program.
 package planted

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,21 @@ func All() []string {
 		all = append(all, strings.TrimSuffix(path.Base(f.Name()), ".txt"))
 	}
 	return all
+}
+
+var foundBy = regexp.MustCompile(`(?m)^Found by (Test\w+) of ([\w/]+)\.$`)
+
+// FoundBy returns the test that finds a bug and that test's package, as the bug's file says. Bugs without them are found in virtual
+// time, by package sim.
+func FoundBy(bug string) (test, pkg string) {
+	b, err := Bugs.ReadFile("bugs/" + bug + ".txt")
+	if err != nil {
+		panic(err) // the files are in the binary
+	}
+	if m := foundBy.FindSubmatch(b); m != nil {
+		return string(m[1]), string(m[2])
+	}
+	return "", ""
 }
 
 // variable names the bug that a program has.

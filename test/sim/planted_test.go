@@ -42,7 +42,7 @@ func TestPlanted(t *testing.T) {
 	thriftyGC(t)
 	var text strings.Builder
 	for _, bug := range planted.All() {
-		if *onlyBug != "" && bug != *onlyBug || outside[bug] != "" {
+		if test, _ := planted.FoundBy(bug); test != "" || *onlyBug != "" && bug != *onlyBug {
 			continue
 		}
 		t.Run(bug, func(t *testing.T) {
@@ -80,9 +80,6 @@ var provoked = map[string]string{
 	"rules-forgotten-at-start":      "crash",
 	"old-directory-votes":           "put-back",
 }
-
-// outside are bugs that show in no virtual time, and the tests that find them.
-var outside = map[string]string{"requests-without-slots": "test/faults TestBurstWithoutSlots"}
 
 // shy are bugs that the judges of others see only in a part of the runs that our checkers refuse:
 // that many times more runs are kept of them, so that one is among these.
