@@ -131,6 +131,7 @@ type diskSpace struct {
 	tried      time.Time
 	probed     time.Time
 	lowSince   time.Time // of this node as the leader
+	low        time.Time // when a disk was low
 	handedOver time.Time
 	compacted  time.Time
 	compacting atomic.Bool
@@ -215,6 +216,14 @@ func (d *diskSpace) slowest(now time.Time) (index uint64) {
 		}
 	}
 	return index
+}
+
+// mayBeFull reports whether a voter has said that its disk has room for compaction only, or has said nothing yet while disks are low.
+func (d *diskSpace) mayBeFull(id proto.NodeID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.others[id]
+	return r.GetLevel() == diskFull || r.DiskSpace == nil && len(d.cluster.Nodes) > 0
 }
 
 // lead has a new leader give Raft nothing before it has judged the disks, if one is known to be low: what the leader before it has given is on its way.
@@ -355,9 +364,13 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 	// A voter that misses an entry needs a snapshot, for which a full disk has no room.
 	d.mu.Lock()
 	keep := d.cluster.GetCommitted()
+	if len(d.cluster.Nodes) > 0 || level > diskEnough {
+		d.low = time.Now()
+	}
+	calm := time.Since(d.low) >= standsStill
 	d.mu.Unlock()
-	if s.raft.CommitIndex() <= keep || level == diskEnough && s.log.Size() > bytes+s.cfg.Limits.SnapshotLogBytes {
-		keep = 0 // this node is that voter, or it is too far behind
+	if calm || s.raft.CommitIndex() <= keep || level == diskEnough && s.log.Size() > bytes+s.cfg.Limits.SnapshotLogBytes {
+		keep = 0 // or this node is that voter, or that is too far behind
 	}
 	s.log.KeepFrom(keep)
 	trailing := min(s.cfg.Limits.TrailingLogs, max(1, s.log.NewestWithin(bytes)))
@@ -446,7 +459,7 @@ func (s *Store) judgeCluster(own diskReport) {
 		base = s.State().Used()
 	}
 	committed := d.slowest(time.Now())
-	if begins && missing {
+	if begins && missing && len(d.cluster.Nodes) > 0 {
 		committed = max(1, d.cluster.Committed) // what the leader before this one has said
 	}
 	d.cluster = &proto.DiskSpace{Level: level, StoredBytes: base, Committed: committed}

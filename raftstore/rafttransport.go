@@ -210,8 +210,8 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
-	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term {
-		// The follower could not write them. Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a
+	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term && t.store.disks.mayBeFull(proto.NodeID(id)) {
+		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a
 		// snapshot. Of a log that does end earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
 		t.tellCommitted(id, target, args)
 		return errFollowerFull
