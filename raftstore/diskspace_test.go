@@ -381,15 +381,17 @@ func TestLargeHistoryOnFullDisks(t *testing.T) {
 	t.Parallel()
 	c, _ := onDisksOfTheirOwn(t, "size=192m")
 	const writers, rounds, size = 4, 80, 700 << 10
+	ctx, cancel := context.WithTimeout(c.ctx(), time.Minute) //wall: it takes ten seconds, and where a node has got stuck it never ends
+	defer cancel()
 	var refused atomic.Int64
 	var done sync.WaitGroup
 	for i := range writers {
 		m := c.nodes[[]proto.NodeID{"a", "b", "c"}[i%3]]
 		done.Go(func() {
 			value := strings.Repeat(fmt.Sprint(i), size)
-			for round := 0; round < rounds && c.ctx().Err() == nil; {
+			for round := 0; round < rounds; {
 				w := write(fmt.Sprint("object", i), value)
-				r, err := m.Store.Propose(c.ctx(), w)
+				r, err := m.Store.Propose(ctx, w)
 				switch {
 				case err == nil && r.Outcome == proto.Outcome_OUTCOME_APPLIED:
 					round++
@@ -397,7 +399,9 @@ func TestLargeHistoryOnFullDisks(t *testing.T) {
 					refused.Add(1)
 					select {
 					case <-time.After(20 * time.Millisecond):
-					case <-c.ctx().Done():
+					case <-ctx.Done():
+						t.Errorf("round %d of %d", round, rounds)
+						return
 					}
 				default:
 					t.Errorf("round %d: %v %v", round, r, err)
