@@ -14,7 +14,7 @@ import (
 // lasts.
 //
 // A hold is bounded in time, and in the bytes that the log has grown by since it
-// began. When it has ended, the next snapshot cuts the log as usual.
+// began. When it has ended, the log is cut as usual.
 type holds struct {
 	grown atomic.Int64  // bytes stored since the log was opened
 	from  atomic.Uint64 // see KeepFrom
