@@ -41,6 +41,8 @@ const (
 	handOverAfter = time.Second
 	// handOverEvery is how often a leader with a low disk tries to give up leadership.
 	handOverEvery = 10 * time.Second
+	// logEvery is how long after a level was logged a better one is.
+	logEvery = 10 * time.Second
 	// lowHistory bounds the history while disks are low: what was deleted takes room for as long as it is there.
 	lowHistory = 8 << 20
 	// leastLog is what the log may take in any case.
@@ -136,6 +138,24 @@ type diskSpace struct {
 	compacted  time.Time
 	compacting atomic.Bool
 	failures   atomic.Int32 // of snapshots in a row
+
+	ownLogged, clusterLogged loggedLevel
+}
+
+// loggedLevel is the level that was logged last.
+type loggedLevel struct {
+	level proto.DiskSpace_Level
+	at    time.Time
+}
+
+// log reports whether a level is to be logged: a worse one at once, a better one after logEvery. A disk on which what is
+// deleted is written again changes its level several times a second.
+func (l *loggedLevel) log(level proto.DiskSpace_Level, now time.Time) bool {
+	if level == l.level || level < l.level && now.Sub(l.at) < logEvery {
+		return false
+	}
+	l.level, l.at = level, now
+	return true
 }
 
 // diskReport is what a node has said of its disk when the leader had given Raft so many bytes.
@@ -306,6 +326,8 @@ func (s *Store) lookAtDisk(refused bool) {
 	d.mu.Unlock()
 	if own.Level != was {
 		wake(s.silence.hurry) // the leader is told
+	}
+	if d.ownLogged.log(own.Level, time.Now()) {
 		log := s.cfg.Logger.Warn
 		if own.Level == diskEnough {
 			log = s.cfg.Logger.Info
@@ -470,7 +492,7 @@ func (s *Store) judgeCluster(own diskReport) {
 	d.level.Store(int32(level))
 	d.taken.Store(taken)
 	d.tight.Store(tight)
-	if level != was {
+	if d.clusterLogged.log(level, time.Now()) {
 		s.cfg.Logger.Warn("the room on the disks of the cluster has changed", "level", level, "without", d.cluster.Nodes)
 	}
 	if own.Level == diskEnough {

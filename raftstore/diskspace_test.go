@@ -53,6 +53,33 @@ func TestJudgeDisk(t *testing.T) {
 	}
 }
 
+// TestLoggedLevel: a level that goes to and fro is logged twice in ten seconds at most, and a worse one at once.
+func TestLoggedLevel(t *testing.T) {
+	const enough, low, full = diskEnough, diskLow, diskFull
+	for _, row := range []struct {
+		name   string
+		levels []proto.DiskSpace_Level // one each second
+		want   []int                   // which of them are logged
+	}{
+		{"none", []proto.DiskSpace_Level{enough, enough}, nil},
+		{"it fills", []proto.DiskSpace_Level{enough, low, low, full, full}, []int{1, 3}},
+		{"it is better for a moment", []proto.DiskSpace_Level{full, enough, full, low, full}, []int{0}},
+		{"it stays better", slices.Concat([]proto.DiskSpace_Level{full}, slices.Repeat([]proto.DiskSpace_Level{enough}, 12)), []int{0, 10}},
+		{"to and fro", slices.Repeat([]proto.DiskSpace_Level{low, full}, 11), []int{0, 1, 12, 13}},
+	} {
+		var l loggedLevel
+		var got []int
+		for i, level := range row.levels {
+			if l.log(level, time.Unix(int64(i), 0)) {
+				got = append(got, i)
+			}
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v are logged, want %v", row.name, got, row.want)
+		}
+	}
+}
+
 // TestDiskOfAnother: what another voter says of its disk is not a write that this node's log has refused.
 func TestDiskOfAnother(t *testing.T) {
 	d := newDiskSpace(1)
