@@ -44,6 +44,9 @@ const RequestIDSize = 16
 // as many keys as operators and nodes make, and the storage limit does not count for them.
 const ClusterTables = "quorate/"
 
+// TableLeases has the leases of nodes and of leaders of controllers. They go on at the storage limit.
+const TableLeases = "leases.coordination.k8s.io"
+
 // MaxEntryBytes bounds a framed log entry. Upstream's store takes 1.5 MiB.
 const MaxEntryBytes = 3 << 19
 

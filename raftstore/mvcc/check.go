@@ -133,12 +133,13 @@ func (s *State) Check() error {
 
 // checkSpace counts again what keys take.
 func (s *State) checkSpace() (errs []error) {
-	used, of := int64(0), map[string]int64{}
+	used, of, needed := int64(0), map[string]int64{}, map[string]int64{}
 	for _, t := range s.Tables() {
 		t.keys.Scan(func(it *item) bool {
 			if v := it.newest.Load(); !v.Deleted {
 				used += v.stored()
 				of[namespaceOf(v.Key)] += v.stored()
+				needed[namespaceOf(v.Key)] += needs(t.name, v)
 			}
 			return true
 		})
@@ -148,6 +149,11 @@ func (s *State) checkSpace() (errs []error) {
 	}
 	if got := s.Namespaces(); !maps.Equal(got, of) {
 		errs = append(errs, fmt.Errorf("the namespaces count for %v, and take %v", got, of))
+	}
+	for namespace, want := range needed {
+		if got := s.space.needsOf(namespace); got != want {
+			errs = append(errs, fmt.Errorf("namespace %s: leases and what is being deleted count for %d bytes, and take %d", namespace, got, want))
+		}
 	}
 	return errs
 }

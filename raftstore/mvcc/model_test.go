@@ -128,7 +128,7 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		if w.EnforceLimits && m.exceeds(w.Table, e, live) {
 			return proto.Outcome_OUTCOME_LIMIT_EXCEEDED, liveRev
 		}
-		if m.full(e, live) {
+		if m.full(w.Table, e, live) {
 			return proto.Outcome_OUTCOME_NO_SPACE, liveRev
 		}
 	}
@@ -164,14 +164,30 @@ func (m *model) stored() (sum int64) {
 	return sum
 }
 
-// full reports whether there is no room for an entry in place of the live one.
-func (m *model) full(e, live *entry) bool {
-	grows := e.takes() - live.takes()
-	most := m.storage
+// needs is what live entries in a namespace take that the second spare part is for.
+func (m *model) needs(namespace string) (sum int64) {
+	for table := range m.tables {
+		for _, key := range modelKeys {
+			if e := m.live(table, key, proto.Revision(math.MaxInt64)); e != nil && namespaceOf(key) == namespace &&
+				(e.flags&proto.FlagTerminating != 0 || table == proto.TableLeases) {
+				sum += e.takes()
+			}
+		}
+	}
+	return sum
+}
+
+// full reports whether there is no room for an entry of a table in place of the live one.
+func (m *model) full(table string, e, live *entry) bool {
+	grows, terminating := e.takes()-live.takes(), e.flags&proto.FlagTerminating != 0
+	most, part := m.storage, m.storage/16
 	if live != nil && grows <= 1024 {
-		most += m.storage / 16
-		if e.flags&proto.FlagTerminating != 0 {
-			most += m.storage / 16
+		if terminating && live.flags&proto.FlagTerminating == 0 {
+			return false
+		}
+		most += part
+		if (terminating || table == proto.TableLeases) && m.needs(namespaceOf(e.key))+grows <= part/8 {
+			most += part
 		}
 	}
 	return m.storage > 0 && grows > 0 && m.stored()+grows > most
@@ -337,7 +353,7 @@ func newDriver(t testing.TB, choose func(int) int) *driver {
 
 var (
 	// Rules of a namespace, of a name and of the cluster.
-	modelTables = []string{"serviceaccounts", "namespaces", "storageclasses.storage.k8s.io"}
+	modelTables = []string{"serviceaccounts", "namespaces", "storageclasses.storage.k8s.io", proto.TableLeases}
 	modelKeys   = []string{"a/1", "a/2", "a/3", "b/1", "b/2", "c", "a0", "a"}
 )
 

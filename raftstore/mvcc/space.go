@@ -15,9 +15,12 @@ import (
 //
 // A state that is full must be able to become smaller. So deletions and writes that do not grow
 // their key are never refused for it, and small growth of a live key finds a spare part behind
-// the limit: a lease that is renewed by a longer name, a finalizer that is taken off, a condition
-// of a status. A key that is being deleted has another one to itself, because who may update
-// objects could fill the first: the marks of a deletion must fit.
+// the limit: a finalizer that is taken off, a condition of a status. Whoever may update objects in one
+// namespace can fill that. So three things do not depend on it:
+//   - the mark of a deletion always fits: a key gets it once, and counts for several times as much;
+//   - keys that are being deleted, and leases, have a second spare part,
+//   - of which namespaces find something while such keys of theirs take less than a part of it
+//     (spareOfNamespace): these may grow until then, and no namespace alone takes it from the others.
 
 const (
 	// keyBytes is what a key counts for beside its name and value: a Version, its item, its
@@ -28,6 +31,8 @@ const (
 	smallGrowth = 1 << 10
 	// spareOf is which part of the limit each spare part is, mostSpare the largest one.
 	spareOf, mostSpare = 16, 64 << 20
+	// spareOfNamespace is which part of the second spare part the keys may take that need it, in a namespace.
+	spareOfNamespace = 8
 	// longestRevision is how long a revision is that is put into a value.
 	longestRevision = 20
 	// mostStorage leaves room for sums.
@@ -57,6 +62,7 @@ type space struct {
 type tally struct {
 	keys  int64 // of the writer
 	bytes atomic.Int64
+	needs atomic.Int64 // of these, bytes of keys that the second spare part is for
 }
 
 // move counts a version of a key that is linked now; was is the one before it. A tombstone takes
@@ -69,7 +75,8 @@ func (p *space) move(t *Table, was, v *Version) {
 	if was != nil && !was.Deleted {
 		keys, bytes = keys-1, bytes-was.stored()
 	}
-	if keys == 0 && bytes == 0 {
+	needs := needs(t.name, v) - needs(t.name, was)
+	if keys == 0 && bytes == 0 && needs == 0 {
 		return
 	}
 	t.live.Add(keys)
@@ -84,6 +91,7 @@ func (p *space) move(t *Table, was, v *Version) {
 		p.mu.Unlock()
 	}
 	n.bytes.Add(bytes)
+	n.needs.Add(needs)
 	if n.keys += keys; n.keys == 0 {
 		p.mu.Lock()
 		delete(p.namespaces, namespace)
@@ -94,16 +102,43 @@ func (p *space) move(t *Table, was, v *Version) {
 // spareBehind is each spare part behind a storage limit.
 func spareBehind(limit int64) int64 { return min(limit/spareOf, mostSpare) }
 
-// spare is how much of what is behind the limit a write finds that grows a key by so much.
-func spare(part, grows int64, terminating bool, live *Version) int64 {
-	switch {
-	case live == nil || grows > smallGrowth:
+// needsSpare reports whether the second spare part is for the keys of a table with such flags.
+func needsSpare(table string, flags uint32) bool {
+	return flags&proto.FlagTerminating != 0 || table == proto.TableLeases
+}
+
+// needs is what a version of a table takes, if the second spare part is for its key.
+func needs(table string, v *Version) int64 {
+	if v == nil || v.Deleted || !needsSpare(table, v.Flags) {
 		return 0
-	case terminating:
-		return 2 * part
-	default:
-		return part
 	}
+	return v.stored()
+}
+
+// fits reports whether so much is used that a write finds room that grows a key by so much.
+func (p *space) fits(limit, part, grows int64, w *proto.Write, live *Version) bool {
+	beyond := p.used.Load() + grows - limit
+	switch {
+	case grows <= 0 || beyond <= 0:
+		return true
+	case live == nil || grows > smallGrowth:
+		return false
+	case w.Flags&^live.Flags&proto.FlagTerminating != 0:
+		return true
+	case beyond <= part:
+		return true
+	}
+	return beyond <= 2*part && needsSpare(w.Table, w.Flags) && p.needsOf(namespaceOf(w.Key))+grows <= part/spareOfNamespace
+}
+
+// needsOf is what the keys take, in a namespace, that the second spare part is for.
+func (p *space) needsOf(namespace string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.namespaces[namespace]; n != nil {
+		return n.needs.Load()
+	}
+	return 0
 }
 
 // exceeds says by how much a write at a revision would exceed a limit, or nil. part is each spare part behind that, live the key's
@@ -120,11 +155,10 @@ func (p *space) exceeds(limit, part int64, w *proto.Write, at proto.Revision, li
 	if live != nil {
 		grows -= live.stored()
 	}
-	used := p.used.Load()
-	if grows <= 0 || used+grows <= limit+spare(part, grows, w.Flags&proto.FlagTerminating != 0, live) {
+	if p.fits(limit, part, grows, w, live) {
 		return nil
 	}
-	return &proto.Exceeded{Bounds: []*proto.ExceededBound{{Name: StorageBound, Requested: grows, Used: used, Max: limit}}}
+	return &proto.Exceeded{Bounds: []*proto.ExceededBound{{Name: StorageBound, Requested: grows, Used: p.used.Load(), Max: limit}}}
 }
 
 // NoRoom says by how much a write would exceed the storage limit if it was applied to what readers see
