@@ -59,8 +59,8 @@ const (
 	// askPeriod is how often the members are asked how they are. Of who is a member, and who leads, the leader knows
 	// by itself (membersPeriod).
 	askPeriod = 5 * time.Second
-	// settleDelay is for how long no other member has been declared gone before the first is removed, so that one command
-	// which deletes all of them is seen as what it is; of one that is ready it is longer: to remove that by mistake costs most.
+	// settleDelay is for how long no other member has been declared gone, and none taken back, before the first is removed, so
+	// that one command which deletes all of them is seen as what it is, and can be taken back; of one that is ready it is longer: to remove that by mistake costs most.
 	settleDelay      = time.Second
 	settleDelayReady = 5 * time.Second
 	// nameDelay is for how long a member without a name has no object. New members say their names in a moment.
@@ -77,8 +77,15 @@ type memberSync struct {
 	readiness map[string]pendingReady // by id
 	progress  map[string]progress     // by id
 	unnamed   map[string]time.Time    // by id: since when
-	declared  map[types.UID]time.Time // by uid: when it was first seen to be deleted
+	declared  map[string]declaration  // by id
+	takenBack time.Time               // the last declaration
 	shown     map[string]bool         // by id: it had an object in this term
+}
+
+// declaration is an object that was deleted, and when that was first seen.
+type declaration struct {
+	uid   types.UID
+	since time.Time
 }
 
 // syncMembers keeps an object Member for each member of the cluster, and removes those whose objects are deleted, until ctx
@@ -91,7 +98,7 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 	defer stop()
 	k := &memberSync{
 		l: l, res: l.objects.Kinds().Lookup(quoratev1.Resource), events: memberEvents{l: l, of: map[eventKey]*memberEvent{}},
-		readiness: map[string]pendingReady{}, progress: map[string]progress{}, unnamed: map[string]time.Time{}, declared: map[types.UID]time.Time{}, shown: map[string]bool{},
+		readiness: map[string]pendingReady{}, progress: map[string]progress{}, unnamed: map[string]time.Time{}, declared: map[string]declaration{}, shown: map[string]bool{},
 	}
 	var known []MemberSeen
 	var due time.Time
@@ -331,23 +338,25 @@ func (k *memberSync) end(ctx context.Context, s *storedMember) error {
 // removeDeclared removes one member that was declared gone: the next one is decided on what is then.
 func (k *memberSync) removeDeclared(ctx context.Context, seen []MemberSeen, has map[string]*storedMember, now time.Time) (again bool, err error) {
 	var gone []MemberSeen
-	settled, declared := true, map[types.UID]time.Time{}
+	settled, declared := true, map[string]declaration{}
 	for _, m := range seen {
-		s := has[m.ID]
+		s, was := has[m.ID], k.declared[m.ID]
 		if s == nil || s.DeletionTimestamp == nil || !slices.Contains(s.Finalizers, quoratev1.Finalizer) {
+			if was.uid != "" {
+				k.takenBack = now // others may follow it
+			}
 			continue
 		}
 		gone = append(gone, m)
-		since, known := k.declared[s.UID]
-		if !known {
-			since = now
+		if was.uid != s.UID {
+			was = declaration{s.UID, now}
 		}
-		declared[s.UID] = since
+		declared[m.ID] = was
 		delay := settleDelay
 		if m.Down == "" {
 			delay = settleDelayReady
 		}
-		settled = settled && now.Sub(since) >= delay
+		settled = settled && min(now.Sub(was.since), now.Sub(k.takenBack)) >= delay
 	}
 	k.declared = declared
 	if !settled {

@@ -324,6 +324,21 @@ func TestAllMembersAreDeleted(t *testing.T) {
 		if len(e.c.removed) > 0 {
 			t.Errorf("removed: %v", e.c.removed)
 		}
+		for _, name := range []string{"n1", "n2"} {
+			m := e.member(name)
+			m.Finalizers = nil
+			if err := e.client.Update(t.Context(), quoratev1.Resource, "", name, &m); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(settleDelayReady * 3 / 4) //sleep: virtual
+			if len(e.c.removed) > 0 {
+				t.Errorf("removed when the deletion of %s was taken back: %v", name, e.c.removed)
+			}
+		}
+		e.shows("n1 leader True, n2 voter True")
+		if !slices.Equal(e.c.removed, []string{"id3"}) {
+			t.Errorf("removed: %v, want the one whose deletion was not taken back", e.c.removed)
+		}
 	})
 }
 
