@@ -2322,7 +2322,9 @@ type CurrentTermResponse struct {
 	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	Term  uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	// What the cluster's disks have room for, where the leader answers.
-	Disks         *DiskSpace `protobuf:"bytes,3,opt,name=disks,proto3" json:"disks,omitempty"`
+	Disks *DiskSpace `protobuf:"bytes,3,opt,name=disks,proto3" json:"disks,omitempty"`
+	// The node that answers does not lead.
+	Follows       bool `protobuf:"varint,4,opt,name=follows,proto3" json:"follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2376,6 +2378,13 @@ func (x *CurrentTermResponse) GetDisks() *DiskSpace {
 		return x.Disks
 	}
 	return nil
+}
+
+func (x *CurrentTermResponse) GetFollows() bool {
+	if x != nil {
+		return x.Follows
+	}
+	return false
 }
 
 // DiskSpace is what a node's disk has room for, or as many disks as a majority needs.
@@ -4098,11 +4107,12 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"U\n" +
 	"\x12CurrentTermRequest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12)\n" +
-	"\x04disk\x18\x02 \x01(\v2\x15.quorate.v1.DiskSpaceR\x04disk\"l\n" +
+	"\x04disk\x18\x02 \x01(\v2\x15.quorate.v1.DiskSpaceR\x04disk\"\x86\x01\n" +
 	"\x13CurrentTermResponse\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12+\n" +
-	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\"\xe0\x02\n" +
+	"\x05disks\x18\x03 \x01(\v2\x15.quorate.v1.DiskSpaceR\x05disks\x12\x18\n" +
+	"\afollows\x18\x04 \x01(\bR\afollows\"\xe0\x02\n" +
 	"\tDiskSpace\x121\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x1b.quorate.v1.DiskSpace.LevelR\x05level\x12\x1d\n" +
 	"\n" +

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -135,6 +136,44 @@ func TestStoredOnFullDisks(t *testing.T) {
 	if got, want := judge(diskLow), leader.State().Used(); got != want {
 		t.Errorf("the next time %d bytes may be stored, and %d are", got, want)
 	}
+}
+
+// TestLeaderWithoutLog: a leader whose file system becomes read-only steps down at its next write. Raft's followers would wait
+// for their timeout; these learn from its answers that it leads no more.
+func TestLeaderWithoutLog(t *testing.T) {
+	t.Parallel()
+	const timeout = 15 * time.Second // questions come in less than a quarter of it when nothing is heard
+	var readOnly atomic.Bool
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = timeout, timeout, timeout
+		if cfg.Node != "a" {
+			return
+		}
+		cfg.TestHooks.ReadOnly = readOnly.Load
+		cfg.TestHooks.Commit = func(file string, do func() error) error {
+			if readOnly.Load() {
+				return fmt.Errorf("%w: %w", disk.ErrNoRoom, &os.PathError{Op: "write", Path: file, Err: syscall.EROFS})
+			}
+			return do()
+		}
+	})
+	c.makeLeader("a")
+	before := c.nodes["a"]
+	campaigns := c.nodes["b"].stats.campaigns.Load() + c.nodes["c"].stats.campaigns.Load()
+	readOnly.Store(true)
+	if r, err := c.nodes["b"].Propose(c.ctx(), write("k", "v")); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+		t.Errorf("through a follower: %v, %v", r.Outcome, err)
+	}
+	if before.IsLeader() || c.nodes["b"].stats.campaigns.Load()+c.nodes["c"].stats.campaigns.Load() == campaigns {
+		t.Error("it leads still, or its followers waited for their timeout")
+	}
+	readOnly.Store(false)
+	c.eventually("the node has what was written", func() error {
+		if before.Applied() < c.leader().Applied() {
+			return errors.New("it lacks entries")
+		}
+		return nil
+	})
 }
 
 // refusedInstalls counts the snapshots that the other node has not taken.

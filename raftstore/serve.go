@@ -222,7 +222,7 @@ func (x *exchange) answerAtOnce(req *proto.PeerRequest) *proto.PeerResponse {
 		if !x.store.comparison.compared(raft.ServerID(x.caller)) {
 			return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: errNotCompared.Error()}}
 		}
-		answer := &proto.CurrentTermResponse{Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm()}
+		answer := &proto.CurrentTermResponse{Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm(), Follows: x.store.raft.State() != raft.Leader}
 		if disk := r.CurrentTerm.GetDisk(); disk != nil && x.store.leader.ready() {
 			x.store.disks.note(x.caller, disk)
 			_, answer.Disks = x.store.Disk()

@@ -50,6 +50,8 @@ type silence struct {
 	put    time.Time     // since when questions on open streams have no answer, or zero
 	wanted time.Time     // since when Raft has had no contact for a while, or zero
 	due    time.Time     // when this process looks again
+
+	resigned time.Time // when it has said that it does not lead, or zero
 }
 
 func newSilence(after time.Duration, contact func() time.Time) *silence {
@@ -67,7 +69,7 @@ func (q *silence) ask(leader raft.ServerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	q.leader, q.heard, q.put, q.wanted, q.due = leader, now, time.Time{}, time.Time{}, now
+	q.leader, q.heard, q.put, q.wanted, q.due, q.resigned = leader, now, time.Time{}, time.Time{}, now, time.Time{}
 }
 
 // asked notes that a question was put to the leader on a stream that is open.
@@ -79,9 +81,16 @@ func (q *silence) asked(leader raft.ServerID) {
 	})
 }
 
-// answered notes the leader's answer.
-func (q *silence) answered(leader raft.ServerID) {
-	q.note(leader, func(now time.Time) { q.heard, q.put = now, time.Time{} })
+// answered notes the leader's answer. One that follows has given up: its log took no write, say. Raft's followers would not
+// notice before their timeout.
+func (q *silence) answered(leader raft.ServerID, follows bool) {
+	q.note(leader, func(now time.Time) {
+		q.heard, q.put, q.resigned = now, time.Time{}, time.Time{}
+		if follows {
+			q.resigned = now
+			wake(q.found)
+		}
+	})
 }
 
 // interrupted notes that the stream with the question was ended, and not by this node.
@@ -148,7 +157,7 @@ func (q *silence) pause() time.Duration {
 // stoodStill reports whether looks were missed. q.mu is held.
 func (q *silence) stoodStill(now time.Time) bool { return now.Sub(q.due) > missedLooks*q.every() }
 
-// silent reports whether a leader is asked and is silent: see unheard. Contact of Raft alone
+// silent reports whether a leader is asked and is silent, or leads no more: see unheard. Contact of Raft alone
 // counts for a quarter longer: this
 // node may still be writing what the leader has sent before, and the leader may go on
 // sending and hear nothing. A question that could not even be put says nothing.
@@ -159,7 +168,7 @@ func (q *silence) silent(leader raft.ServerID) bool {
 	return q.quiet(leader, now) || q.unanswered(leader, now) && !q.put.IsZero() && now.Sub(q.put) >= q.after*5/4
 }
 
-// unheard reports whether a leader is asked and has answered nothing for a while, and Raft
+// unheard reports whether a leader is asked and has answered nothing for a while, or that it leads no more, and Raft
 // has had no contact with it.
 func (q *silence) unheard(leader raft.ServerID) bool {
 	q.mu.Lock()
@@ -171,6 +180,9 @@ func (q *silence) unheard(leader raft.ServerID) bool {
 // quiet is neither answers nor contact, after questions were wanted for half of the time.
 // q.mu is held.
 func (q *silence) quiet(leader raft.ServerID, now time.Time) bool {
+	if leader != "" && q.leader == leader && !q.resigned.IsZero() {
+		return q.resigned.After(q.contact())
+	}
 	return q.unanswered(leader, now) && now.Sub(q.contact()) >= q.after && !q.wanted.IsZero() && now.Sub(q.wanted) >= q.after/2
 }
 
@@ -290,7 +302,7 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 		if r.Id != n {
 			return fmt.Errorf("%s answers question %d, asked was %d", id, r.Id, n)
 		}
-		s.silence.answered(id)
+		s.silence.answered(id, r.GetCurrentTerm().GetFollows())
 		s.disks.follow(r.GetCurrentTerm().GetDisks())
 		pause.Reset(s.silence.pause())
 	}

@@ -44,8 +44,8 @@ func TestSilence(t *testing.T) {
 	}{
 		{"it was just asked", func(e *ear) { e.asked("l"); e.pass(9 * tick) }, false, false},
 		{"it does not answer", func(e *ear) { e.asked("l"); e.pass(10 * tick) }, true, true},
-		{"it answered", func(e *ear) { e.asked("l"); e.pass(5 * tick); e.answered("l"); e.asked("l"); e.pass(9 * tick) }, false, false},
-		{"it answered, and no more", func(e *ear) { e.asked("l"); e.pass(5 * tick); e.answered("l"); e.asked("l"); e.pass(10 * tick) }, true, true},
+		{"it answered", func(e *ear) { e.asked("l"); e.pass(5 * tick); e.answered("l", false); e.asked("l"); e.pass(9 * tick) }, false, false},
+		{"it answered, and no more", func(e *ear) { e.asked("l"); e.pass(5 * tick); e.answered("l", false); e.asked("l"); e.pass(10 * tick) }, true, true},
 		{"Raft had contact", func(e *ear) { e.asked("l"); e.pass(9 * tick); e.contact = time.Now(); e.pass(2 * tick) }, false, false},
 		{"only Raft has contact", func(e *ear) { e.asked("l"); e.pass(12 * tick); e.contact = time.Now(); e.pass(tick) }, true, false},
 		{"the question could not be put, and Raft has contact", func(e *ear) { e.pass(30 * tick); e.contact = time.Now() }, false, false},
@@ -69,7 +69,11 @@ func TestSilence(t *testing.T) {
 		}, false, false},
 		{"another leader was asked", func(e *ear) { e.asked("l"); e.pass(9 * tick); e.ask("m"); e.ask("l"); e.pass(9 * tick) }, false, false},
 		{"nobody is asked", func(e *ear) { e.asked("l"); e.ask(""); e.pass(20 * tick) }, false, false},
-		{"the answer is of the leader before", func(e *ear) { e.ask("m"); e.ask("l"); e.pass(9 * tick); e.answered("m"); e.pass(tick) }, true, true},
+		{"it leads no more", func(e *ear) { time.Sleep(tick); e.answered("l", true) }, true, true},
+		{"it leads no more, and Raft has contact", func(e *ear) { e.answered("l", true); time.Sleep(tick); e.contact = time.Now() }, false, false},
+		{"it leads again", func(e *ear) { time.Sleep(tick); e.answered("l", true); e.answered("l", false) }, false, false},
+		{"it leads no more, and another one is asked", func(e *ear) { time.Sleep(tick); e.answered("l", true); e.ask("m"); e.ask("l") }, false, false},
+		{"the answer is of the leader before", func(e *ear) { e.ask("m"); e.ask("l"); e.pass(9 * tick); e.answered("m", false); e.pass(tick) }, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
