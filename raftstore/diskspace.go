@@ -77,6 +77,7 @@ func (b roomBounds) takes(r roomNow) int64 {
 // roomBounds are what a disk is judged by. In bytes.
 type roomBounds struct {
 	low   int64 // of the file system: below it what the files have for themselves decides
+	log   int64 // the log may have no less for itself then, also while a full segment is cut, which comes back to the reserve
 	state int64 // state.db needs to have for itself then
 	last  int64 // of the log, and
 	keep  int64 // of state.db: below these there is room for compaction only
@@ -87,7 +88,7 @@ type roomBounds struct {
 func (l *Limits) roomBounds(segment int64) roomBounds {
 	// What is on its way to a follower when it says what it has room for is not in that.
 	last := min(mostBytes+proto.MaxEntryBytes, l.ReserveBytes/4)
-	return roomBounds{low: l.ReserveBytes / 2, state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 8, segments: 2 * segment}
+	return roomBounds{low: l.ReserveBytes / 2, log: max(last, l.ReserveBytes/2-segment/2), state: l.ReserveBytes / 4, last: last, keep: l.ReserveBytes / 8, segments: 2 * segment}
 }
 
 // judge says what a disk has room for. Where it was low, it takes twice as much to be enough: a disk that fills and
@@ -103,7 +104,7 @@ func (b roomBounds) judge(was proto.DiskSpace_Level, r roomNow) proto.DiskSpace_
 	switch {
 	case r.stuck, r.refuse, r.readOnly, r.log+r.free < last, r.state+r.free < b.keep:
 		return diskFull
-	case r.free >= low, r.whole && r.state >= state:
+	case r.free >= low, (r.whole || was == diskEnough && r.log >= b.log) && r.state >= state:
 		return diskEnough
 	}
 	return diskLow
@@ -339,17 +340,17 @@ func (s *Store) lookAtDisk(refused bool) {
 	} else {
 		d.taken.Store(report.taken()) // if it leads before it looks again
 	}
-	s.boundLog(own.Level, now, segment)
+	s.boundLog(own, now, segment)
 }
 
 // roomNow looks, and has the reserve made if the log misses a part of it.
 func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	d, log := s.disks, s.log.Room()
-	r := roomNow{has: s.freeBytes(), log: log.Bytes, whole: log.Spares >= log.Wanted}
+	r, missing := roomNow{has: s.freeBytes()}, log.Spares < log.Wanted
 	r.free = r.has
 	r.state, r.stuck = s.db.Room()
 	// A state.db that waits for room has the first that there is: the log cannot be cut before.
-	if !r.whole && !r.stuck && now.Sub(d.tried) >= tryEvery {
+	if missing && !r.stuck && now.Sub(d.tried) >= tryEvery {
 		d.tried = now
 		// Not from what the disk says that it has: quotas and inodes are not in it.
 		err := s.log.Reserve()
@@ -358,9 +359,10 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 			s.cfg.Logger.Warn("cannot make the reserve of the log", "err", err)
 		}
 		log = s.log.Room()
-		r.log, r.whole = log.Bytes, log.Spares >= log.Wanted
+		missing = log.Spares < log.Wanted
 	}
-	if !r.whole && d.found {
+	r.log, r.whole = log.Bytes, log.Whole()
+	if missing && d.found {
 		r.free = 0
 	}
 	if d.readOnly.Load() && now.Sub(d.probed) >= tryEvery {
@@ -374,13 +376,15 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 
 // boundLog keeps the log's files within their bytes: by what stays behind a snapshot, and by snapshots of its own, which
 // Raft takes by the number of entries only.
-func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64) {
+func (s *Store) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
 	// The log of a small state is small, too, but for what a follower may miss in a moment.
-	d, bytes := s.disks, min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))/2
+	d, level, bytes := s.disks, own.Level, min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))/2
 	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
 		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
 	}
-	if level > diskEnough {
+	// The reserve of a log on a full disk is whole again when its full segment is cut.
+	short := level > diskEnough || own.OnReserve && !now.whole
+	if short {
 		bytes = min(bytes, segment)
 	}
 	// A voter that misses an entry needs a snapshot, for which a full disk has no room.
@@ -415,7 +419,7 @@ func (s *Store) boundLog(level proto.DiskSpace_Level, now roomNow, segment int64
 	}
 	// A quarter of LogBytes is for what is written until the snapshot is there.
 	most, pause := bytes+min(bytes, s.cfg.Limits.LogBytes/4), min(time.Second<<d.failures.Load(), compactEvery)
-	if s.log.Size() <= most && (level == diskEnough || now.whole) || time.Since(d.compacted) < pause ||
+	if s.log.Size() <= most && (!short || now.whole) || time.Since(d.compacted) < pause ||
 		s.raft.AppliedIndex() <= s.snapshotWritten() || !d.compacting.CompareAndSwap(false, true) {
 		return
 	}

@@ -34,10 +34,12 @@ func TestJudgeDisk(t *testing.T) {
 		want proto.DiskSpace_Level
 	}{
 		{"a large disk before the reserve is made", diskEnough, roomNow{free: 1 << 40, log: mib}, diskEnough},
-		{"the disk fills", diskEnough, roomNow{free: 31 * mib, log: 40 * mib, state: 32 * mib}, diskLow},
+		{"the disk fills", diskEnough, roomNow{free: 31 * mib, log: 20 * mib, state: 32 * mib}, diskLow},
 		{"a full disk whose files have room", diskEnough, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},
 		{"state.db has little", diskEnough, roomNow{log: 40 * mib, whole: true, state: 15 * mib}, diskLow},
-		{"the log has taken of its reserve", diskEnough, roomNow{log: 30 * mib, state: 100 * mib}, diskLow},
+		{"the log has taken of its reserve", diskEnough, roomNow{log: 23 * mib, state: 100 * mib}, diskLow},
+		{"the log begins its next segment, and the one before is not cut yet", diskEnough, roomNow{log: 31 * mib, state: 100 * mib}, diskEnough},
+		{"the same on a disk that was low", diskLow, roomNow{log: 31 * mib, state: 100 * mib}, diskLow},
 		{"the log has little", diskLow, roomNow{log: 9 * mib, state: 100 * mib}, diskFull},
 		{"it has a little more", diskFull, roomNow{log: 11 * mib, whole: true, state: 100 * mib}, diskFull},
 		{"it was compacted", diskFull, roomNow{log: 40 * mib, whole: true, state: 100 * mib}, diskEnough},

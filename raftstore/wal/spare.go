@@ -37,6 +37,16 @@ type Room struct {
 	Bytes int64
 	// Spares that the reserve has, and that it should have.
 	Spares, Wanted int
+	// Prepared is whether the segment behind the tail is there. On a full disk it was a spare one.
+	Prepared bool
+}
+
+// Whole reports whether the reserve's segments are there, but for one that is the next of the log already.
+func (r Room) Whole() bool {
+	if r.Prepared {
+		return r.Spares+1 >= r.Wanted
+	}
+	return r.Spares >= r.Wanted
 }
 
 // Room says what there is. It does not wait for the disk.
@@ -45,10 +55,12 @@ func (w *WAL) Room() Room {
 	r := Room{Spares: len(w.spares.names), Wanted: w.o.Spares}
 	r.Bytes = int64(r.Spares * w.o.SegmentBytes)
 	if w.spares.taken {
-		r.Bytes += int64(w.o.SegmentBytes)
+		r.Bytes, r.Prepared = r.Bytes+int64(w.o.SegmentBytes), true
 	}
 	w.spares.mu.Unlock()
-	r.Bytes += w.ready.Load()
+	if ready := w.ready.Load(); ready > 0 {
+		r.Bytes, r.Prepared = r.Bytes+ready, true
+	}
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if s := w.tail(); !s.full {
