@@ -103,7 +103,7 @@ func TestBeginAtStateBelowWhatWasReceived(t *testing.T) {
 		noError(t, err)
 		source.Apply(&raft.Log{Index: i + 1, Term: 2, Type: raft.LogCommand, Data: frame})
 	}
-	noError(t, source.db.Sync())
+	noError(t, source.sync())
 
 	dir := t.TempDir()
 	fatal := func(err error) { t.Error(err) }

@@ -425,7 +425,7 @@ func TestSnapshotOfALaterTerm(t *testing.T) {
 		if uint64(l.State().Mark().Term) <= old {
 			return errors.New("not yet")
 		}
-		return l.db.Sync()
+		return l.fsm.sync()
 	})
 	x := c.add("x")
 	noError(t, c.sendSnapshot(l, x, old))

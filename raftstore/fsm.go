@@ -47,6 +47,9 @@ type fsm struct {
 	// the log agree with the snapshot. An error is fatal. Nil: there is no log.
 	dropDead func(mvcc.Mark) error
 
+	// publishing is held while a batch is shown and given to the disk: see sync.
+	publishing sync.Mutex
+
 	grown    []string // the tables of a batch: ApplyBatch's, kept for the next one
 	idle     int      // installs since the last applied entry that brought nothing new
 	restored atomic.Uint64
@@ -140,6 +143,8 @@ func sameEntry(l *raft.Log, m mvcc.Mark) error {
 // publish shows a batch, which ends at a revision and was handed to the state machine when it came, to readers,
 // waiters, watchers and the disk, in this order.
 func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch, came watch.Moment) {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
 	f.idle = 0
 	state.Publish()
 	if mvcc.Invariants() {
@@ -156,6 +161,14 @@ func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch, ca
 	f.applied()
 	batch.State = state.StateRecord()
 	f.db.Record(batch)
+}
+
+// sync returns when everything that was shown before the call is in state.db, and durable. The disk is given a batch last, when its
+// writers may have their answers already.
+func (f *fsm) sync() error {
+	f.publishing.Lock()
+	f.publishing.Unlock() //lint:ignore SA2001 what was shown has been given to the disk then
+	return f.db.Sync()
 }
 
 // committed notes a configuration that is committed, if it is newer than what is known.

@@ -359,7 +359,7 @@ func TestStateBeforeReserve(t *testing.T) {
 		}
 		return nil
 	})
-	if err := full.db.Sync(); err != nil {
+	if err := full.fsm.sync(); err != nil {
 		t.Fatal(err)
 	}
 	empty := fillDisk(t, dir)

@@ -131,7 +131,7 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 		}
 		source.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: frame})
 		var snapshot bytes.Buffer
-		if err := source.db.Sync(); err != nil {
+		if err := source.sync(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := source.db.WriteBackup(&snapshot, nil); err != nil {

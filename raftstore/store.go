@@ -374,7 +374,7 @@ func (s *Store) Cluster() proto.ClusterID {
 // SaveSnapshot writes a backup of everything applied on this node to w. about goes
 // into it, for people; nil is nothing.
 func (s *Store) SaveSnapshot(w io.Writer, about *proto.Backup) (*proto.StateRecord, error) {
-	if err := s.db.Sync(); err != nil {
+	if err := s.fsm.sync(); err != nil {
 		return nil, fmt.Errorf("save snapshot: %w", err)
 	}
 	rec, err := s.db.WriteBackup(w, about)
