@@ -248,8 +248,8 @@ func (c *Config) checkStore(bad *mistakes) {
 	if c.HistoryMaxBytes < 0 {
 		bad.add("history-max-bytes: %d: must not be negative", c.HistoryMaxBytes)
 	}
-	if c.StorageBytes < 0 || c.StorageBytes > 0 && c.StorageBytes < leastStorage {
-		bad.add("storage-bytes: %d: must be 0 or at least %d", c.StorageBytes, leastStorage)
+	if c.StorageBytes != 0 && (c.StorageBytes < leastStorage || c.StorageBytes > mostStorage) {
+		bad.add("storage-bytes: %d: must be 0, or between %d and %d", c.StorageBytes, leastStorage, mostStorage)
 	}
 	if c.DiskReserveBytes != 0 && (c.DiskReserveBytes < leastReserve || c.DiskReserveBytes > mostReserve) {
 		bad.add("disk-reserve-bytes: %d: must be 0, or from %d to %d", c.DiskReserveBytes, leastReserve, mostReserve)

@@ -22,6 +22,8 @@ const (
 	mostReserve  = 4 << 30
 	// leastStorage is what a cluster can be told to store at least.
 	leastStorage = 1 << 20
+	// mostStorage is what it can be told to store at most.
+	mostStorage = 1 << 60
 	// unknownStorage is for a machine that does not say how much memory it has: as much as etcd stores.
 	unknownStorage = 2 << 30
 )

@@ -120,7 +120,9 @@ type diskSpace struct {
 	tight    atomic.Bool
 	refused  chan struct{} // a write of the log has found no room
 	readOnly atomic.Bool   // because the file system is read-only
-	told     chan struct{} // the level of another voter's disk has changed
+	// copies is whether the log has refused what it has room for: the file system copies what is written over, and has no room for that.
+	copies atomic.Bool
+	told   chan struct{} // the level of another voter's disk has changed
 
 	mu       sync.Mutex
 	own      *proto.DiskSpace            // nil before the first look
@@ -362,7 +364,7 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 		missing = log.Spares < log.Wanted
 	}
 	r.log, r.whole = log.Bytes, log.Whole()
-	if missing && d.found {
+	if missing && d.found || s.db.Cramped() {
 		r.free = 0
 	}
 	if d.readOnly.Load() && now.Sub(d.probed) >= tryEvery {
@@ -371,6 +373,16 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 	}
 	r.readOnly = d.readOnly.Load()
 	r.refuse = refused && r.log < s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last
+	if refused && !r.readOnly && r.log >= 2*s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last {
+		d.copies.Store(true)
+		d.probed = now
+	} else if d.copies.Load() && now.Sub(d.probed) >= tryEvery {
+		d.probed = now
+		d.copies.Store(errors.Is(s.log.Probe(), disk.ErrNoRoom))
+	}
+	if d.copies.Load() {
+		r.log, r.free, r.whole, r.refuse = 0, 0, false, true
+	}
 	return r
 }
 
@@ -632,7 +644,7 @@ var errDiskFull = errors.New("this node's disk is full: it does not campaign")
 // mayLead reports whether the log takes a leader's first entries.
 func (s *Store) mayLead() bool {
 	own, _ := s.Disk()
-	return own.GetLevel() < diskFull || !own.ReadOnly && s.log.Room().Bytes >= leadsWith
+	return own.GetLevel() < diskFull || !own.ReadOnly && !s.disks.copies.Load() && s.log.Room().Bytes >= leadsWith
 }
 
 // isReadOnly tries to write. Some file systems that have become read-only by an error do not say so before.

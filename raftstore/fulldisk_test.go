@@ -73,11 +73,13 @@ func TestMayLead(t *testing.T) {
 	for _, row := range []struct {
 		level   proto.DiskSpace_Level
 		segment int
+		copies  bool
 		want    bool
 	}{
-		{diskLow, leadsWith / 2, true},
-		{diskFull, leadsWith / 2, false},
-		{diskFull, 2 * leadsWith, true},
+		{diskLow, leadsWith / 2, false, true},
+		{diskFull, leadsWith / 2, false, false},
+		{diskFull, 2 * leadsWith, false, true},
+		{diskFull, 2 * leadsWith, true, false},
 	} {
 		log, err := disk.OpenLog(t.TempDir(), disk.LogOptions{SegmentBytes: row.segment, Fatal: func(err error) { t.Error(err) }})
 		if err != nil {
@@ -85,6 +87,7 @@ func TestMayLead(t *testing.T) {
 		}
 		s := &Store{disks: newDiskSpace(1), log: log}
 		s.disks.own = &proto.DiskSpace{Level: row.level}
+		s.disks.copies.Store(row.copies)
 		if got := s.mayLead(); got != row.want {
 			t.Errorf("%v, a log with room for %d bytes: %v", row.level, log.Room().Bytes, got)
 		}

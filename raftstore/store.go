@@ -80,6 +80,9 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	if err := disk.WriteInPlace(cfg.Dir); err != nil {
+		cfg.Logger.Warn("on a full disk this node may have to wait for room", "err", err)
+	}
 	s := newStore(cfg)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())

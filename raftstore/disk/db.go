@@ -113,6 +113,7 @@ type DB struct {
 	size    atomic.Int64
 	room    atomic.Int64 // see Room, without what is pending
 	waiting atomic.Bool  // a flush waits for room
+	cramped atomic.Bool  // see Cramped
 
 	cancelCopy atomic.Pointer[context.CancelFunc] // nil while there is no compact copy to abandon
 }

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -283,6 +284,34 @@ func TestDeletesOnFullDisk(t *testing.T) {
 	}))
 	if _, err := db.WriteBackup(io.Discard, nil); err != nil || versions != n {
 		t.Fatalf("%d records, %v", versions, err)
+	}
+}
+
+// TestCramped: a file system that says that it has room, and does not give it for the reserve, is found out, also when it gives it later and
+// nothing is written.
+func TestCramped(t *testing.T) {
+	var full atomic.Bool
+	allocateRange = func(f *os.File, from, to int64) error {
+		if full.Load() {
+			return syscall.EDQUOT
+		}
+		return allocate(f, from, to)
+	}
+	t.Cleanup(func() { allocateRange = allocate })
+	db := mustOpen(t, t.TempDir(), Options{Fatal: noFatal(t), FlushEvery: time.Hour, Reserve: 256 << 10})
+	for i, want := range []bool{false, true, true, false} {
+		full.Store(want)
+		if i != 3 {
+			r := proto.Revision(i + 1)
+			v := (&mvcc.Version{Key: "k", Revision: r, CreateRevision: 1}).SetValue(make([]byte, 600<<10))
+			db.Record(Batch{Added: []Added{{"t", v}}, State: &proto.StateRecord{Applied: uint64(r), AppliedTerm: 1}})
+		}
+		if err := db.Sync(); err != nil && !errors.Is(err, ErrNoRoom) {
+			t.Fatal(err)
+		}
+		if got := db.Cramped(); got != want {
+			t.Errorf("after sync %d: cramped %v, want %v", i, got, want)
+		}
 	}
 }
 

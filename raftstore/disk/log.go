@@ -113,6 +113,8 @@ type logBackend interface {
 	Reserve() error
 	// Room is what can be written without any more room on the disk.
 	Room() wal.Room
+	// Probe writes where an append may write: see wal.WAL.
+	Probe() error
 	// Size is what the entries' files take, in bytes.
 	Size() int64
 	// NewestWithin is how many of the newest entries are in files of so many bytes.
@@ -273,6 +275,9 @@ func (l *Log) NewestWithin(bytes int64) uint64 { return l.backend.NewestWithin(b
 
 // Room is what can be written without any more room on the disk. It does not wait for the disk.
 func (l *Log) Room() wal.Room { return l.backend.Room() }
+
+// Probe tries whether the log's files can be written over: see package wal. Errors: ErrNoRoom, those of files; none is fatal.
+func (l *Log) Probe() error { return l.backend.Probe() }
 
 // Run is the first index of the entries that stand, without a hole, up to the newest
 // one, as they were when the log was opened. Zero if there was none. Only an installed

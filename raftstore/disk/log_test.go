@@ -149,6 +149,8 @@ func (f *faulty) Reserve() error { return f.err }
 
 func (f *faulty) Room() wal.Room { return wal.Room{} }
 
+func (f *faulty) Probe() error { return f.err }
+
 func (f *faulty) Size() int64 { return 0 }
 
 func (f *faulty) NewestWithin(int64) uint64 { return 0 }

@@ -181,6 +181,8 @@ func (f logFiles) Reserve() error { return f.entries.Reserve() }
 // Room implements logBackend.
 func (f logFiles) Room() wal.Room { return f.entries.Room() }
 
+func (f logFiles) Probe() error { return f.entries.Probe() }
+
 // Size implements logBackend.
 func (f logFiles) Size() int64 { return f.entries.Size() }
 

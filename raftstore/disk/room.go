@@ -116,15 +116,20 @@ func (f *file) extend(to int64) (bool, error) {
 func (db *DB) keepReserve(f *file, need int64) error {
 	want := f.end + need + db.o.Reserve
 	if f.size >= want {
+		db.cramped.Store(false)
 		return nil
 	}
 	to := want + min(max(f.end/4, 1<<20), db.largestStep())
 	if free, ok := freeBytes(f.os); ok && free < to-f.size {
 		return nil // without trying, which would take the last room from the log for a moment
 	}
-	_, err := f.extend(to)
+	there, err := f.extend(to)
+	db.cramped.Store(!there)
 	return err
 }
+
+// Cramped reports whether the reserve could not be made, though the file system says that it has room: a quota, for example.
+func (db *DB) Cramped() bool { return db.cramped.Load() }
 
 // largestStep is how much more than it needs a file gets at most when it grows.
 func (db *DB) largestStep() int64 { return min(16<<20, db.o.Reserve) }

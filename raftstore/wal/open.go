@@ -91,7 +91,12 @@ func (w *WAL) list() (numbers []uint64, err error) {
 		case ok:
 			numbers = append(numbers, number)
 		case strings.HasSuffix(name, spareSuffix):
-			w.spares.names = append(w.spares.names, name)
+			// Whatever else has such a name is no room for a segment.
+			if info, err := f.Info(); err == nil && info.Mode().IsRegular() && info.Size() >= int64(w.o.SegmentBytes) {
+				w.spares.names = append(w.spares.names, name)
+			} else if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+				return nil, err
+			}
 		case strings.HasSuffix(name, suffix+newSuffix), strings.HasSuffix(name, spareSuffix+newSuffix):
 			if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
 				return nil, err

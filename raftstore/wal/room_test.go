@@ -112,6 +112,59 @@ func (d *smallDisk) fill(f *os.File, from, to int64) error {
 	return fillWithZeros(f, from, to)
 }
 
+// TestSparesOfAnotherSize: what has the name of a spare segment, and not its size, is replaced.
+func TestSparesOfAnotherSize(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "1"+spareSuffix), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "2"+spareSuffix), make([]byte, segmentBytes-1), 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "3"+spareSuffix), 0o700))
+	w := mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 2})
+	if r := w.Room(); r.Spares != 0 {
+		t.Errorf("%d spares of another size are counted", r.Spares)
+	}
+	must(t, w.Reserve())
+	files, err := filepath.Glob(filepath.Join(dir, "*"+spareSuffix))
+	must(t, err)
+	for _, name := range files {
+		if info, err := os.Stat(name); err != nil || info.Size() != segmentBytes {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if r := w.Room(); r.Spares != 2 || len(files) != 2 {
+		t.Errorf("%d spares, %d files", r.Spares, len(files))
+	}
+}
+
+// TestProbe: a probe of the reserve leaves the log, and what it does with the segment, as it was.
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	w := mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 1})
+	must(t, w.Probe()) // there is no spare yet
+	must(t, w.Reserve())
+	m := &model{logs: map[uint64]*raft.Log{}}
+	for i := uint64(1); i <= 12; i++ {
+		must(t, w.Probe())
+		l := framed(i, 1328)
+		storeEach(t, w, l)
+		m.store([]*raft.Log{l})
+		if i == 6 {
+			must(t, w.DeleteRange(1, 4)) // a segment with frames becomes the spare
+			m.remove(1, 4)
+		}
+	}
+	must(t, w.Close())
+	w = mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 1})
+	m.check(t, w)
+	names, err := filepath.Glob(filepath.Join(dir, "*"+spareSuffix))
+	must(t, err)
+	for _, name := range names {
+		must(t, os.Remove(name))
+	}
+	if err := w.Probe(); len(names) == 0 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the probe of %d spares that are gone: %v", len(names), err)
+	}
+}
+
 // TestFullDiskRandomly stores, truncates and cuts on a disk that fills and empties. A change that finds no room
 // changes nothing, whatever it had begun; the log is otherwise what a model says, also for the next start.
 func TestFullDiskRandomly(t *testing.T) {

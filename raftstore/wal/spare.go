@@ -69,6 +69,25 @@ func (w *WAL) Room() Room {
 	return r
 }
 
+// Probe writes to a spare segment, if there is one, as an append writes to the tail: over what the file has. Where the file system copies on a write, that
+// takes room on the disk. Error: ErrNoRoom, those of files; none is one of the log.
+func (w *WAL) Probe() error {
+	w.spares.mu.Lock() // or it could be the tail meanwhile
+	defer w.spares.mu.Unlock()
+	if len(w.spares.names) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(w.dir, w.spares.names[0]), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, probeBytes), 0)
+		err = errors.Join(err, f.Close())
+	}
+	return w.asNoRoom(err)
+}
+
+// probeBytes are written by Probe: some pages, of which each may need room of its own.
+const probeBytes = 64 << 10
+
 // Reserve makes the spare segments that are missing. Call it once the log is open, and again from time to time as long as Room
 // has fewer than it should; not beside Close. Errors: ErrNoRoom, those of files. None is one of the log.
 func (w *WAL) Reserve() error {
