@@ -36,7 +36,8 @@ const (
 var errAbandoned = errors.New("a compact copy was abandoned")
 
 // wasteful reports whether a copy is worth its writes: it takes less than two thirds of the file without its reserve, and frees many
-// bytes. It needs room for itself and for two reserves, so that it never fills a disk.
+// bytes. It needs room for itself and for two reserves, so that it never fills a disk, or for half of one if it gives back much more
+// than that: the file itself may have filled the disk.
 func (db *DB) wasteful(f *file) bool {
 	s := f.bolt.Stats()
 	used := f.end - int64(s.FreePageN+s.PendingPageN)*int64(f.bolt.Info().PageSize)
@@ -45,8 +46,12 @@ func (db *DB) wasteful(f *file) bool {
 	if 2*unused <= used || unused < db.o.ShrinkBytes || db.waiting.Load() {
 		return false
 	}
+	least := used + 2*db.o.Reserve
+	if unused > 2*(used+db.o.Reserve) {
+		least = used + db.o.Reserve/2
+	}
 	room, ok := freeBytes(f.os)
-	return !ok || room > used+2*db.o.Reserve
+	return !ok || room > least
 }
 
 // InUse is the bytes of state.db without its free pages and without what is allocated behind them.
@@ -161,13 +166,16 @@ func (db *DB) copyFile(ctx context.Context, f *file) error {
 	return f.release() // the DB's reference
 }
 
-// openCopy opens a copy, with its reserve.
+// openCopy opens a copy with its reserve, or with a part of it where there is no room for all: the rest comes when the original has gone.
 func (db *DB) openCopy(path string) (*file, error) {
 	compact, _, _, err := openTrusted(path)
 	if err != nil {
 		return nil, err
 	}
 	there, err := compact.extend(compact.end + db.o.Reserve)
+	if err == nil && !there {
+		there, err = compact.extend(compact.end + db.o.Reserve/4)
+	}
 	if err == nil && !there {
 		err = ErrNoRoom
 	}

@@ -202,9 +202,51 @@ func TestShrinkIsAbandoned(t *testing.T) {
 	}
 }
 
+// TestShrinkOnFullDisk: a file that has filled its disk itself, and of which most is free now, gives that back, and gets its reserve.
+func TestShrinkOnFullDisk(t *testing.T) {
+	placed := make(chan bool, 10)
+	atShrink(t, func(name string) {
+		if name == "placed" {
+			placed <- true
+		}
+	})
+	dir := smallDisk(t, 32<<10)
+	o := shrinkOptions(t)
+	o.Reserve, o.FlushEvery = 2<<20, time.Hour
+	db := mustOpen(t, filepath.Join(dir, "n"), o)
+	m := newModel()
+	db.Record(m.apply(300))
+	must(t, db.Sync())
+	must(t, bloat(db, 10<<20))
+	used := db.file.end - int64(db.file.bolt.Stats().FreePageN+db.file.bolt.Stats().PendingPageN)*int64(os.Getpagesize())
+	fill(t, dir, int(used+o.Reserve*3/4)/os.Getpagesize()) // less than the copy and its whole reserve
+	db.beginCopy()
+	if done := db.shrink.done; done == nil {
+		t.Fatal("no copy was begun")
+	} else {
+		<-done
+	}
+	if len(placed) != 1 {
+		t.Fatal("no copy was made")
+	}
+	for {
+		must(t, db.Sync())
+		if room, _ := db.Room(); room >= o.Reserve {
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the reserve is not whole")
+		}
+		time.Sleep(time.Millisecond) //sleep: the file that was replaced goes when its readers do
+	}
+	if db.Size() > 8<<20 {
+		t.Errorf("%d bytes", db.Size())
+	}
+}
+
 // TestShrinkNotOnALowDisk: no copy begins without room for it and two reserves, nor of a file that is mostly used.
 func TestShrinkNotOnALowDisk(t *testing.T) {
-	dir := smallDisk(t, 32<<10)
+	dir := smallDisk(t, 96<<10)
 	begun := 0
 	atShrink(t, func(string) { begun++ })
 	o := shrinkOptions(t)
@@ -216,17 +258,21 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 	wasteful := func(want bool) {
 		t.Helper()
 		if got := db.wasteful(db.file); got != want {
-			t.Errorf("%v, want %v", got, want)
+			room, _ := freeBytes(db.file.os)
+			t.Errorf("with room for %d and a reserve of %d: %v, want %v", room, db.o.Reserve, got, want)
 		}
 	}
 	wasteful(false)
 	must(t, bloat(db, 8<<20))
 	wasteful(true)
-	pages := int(db.file.end-int64(db.file.bolt.Stats().FreePageN+db.file.bolt.Stats().PendingPageN)*int64(os.Getpagesize())+2*db.o.Reserve) / os.Getpagesize()
-	fill(t, dir, pages)
-	wasteful(false)
-	fill(t, dir, pages+1)
-	wasteful(true)
+	used := db.file.end - int64(db.file.bolt.Stats().FreePageN+db.file.bolt.Stats().PendingPageN)*int64(os.Getpagesize())
+	for reserve, least := range map[int64]int64{1 << 20: used + 1<<19, 16 << 20: used + 32<<20} { // the first gives back much more than it takes
+		db.o.Reserve = reserve
+		fill(t, dir, int(least)/os.Getpagesize())
+		wasteful(false)
+		fill(t, dir, int(least)/os.Getpagesize()+1)
+		wasteful(true)
+	}
 	db.o.ShrinkBytes = 1 << 30
 	wasteful(false)
 	db.o.ShrinkBytes = 1 << 20
