@@ -11,9 +11,9 @@ import (
 )
 
 // Start starts nodes that were stopped or killed, and waits until they are ready; if too few run
-// for a quorum, until they serve. The error is a Stopped if ctx ended first.
+// for a quorum, until they serve. What runs is no error. The error is a Stopped if ctx ended first.
 func Start(ctx context.Context, dir string, names []string, out, messages io.Writer) error {
-	c, err := startNodes(ctx, dir, names)
+	c, ran, err := startNodes(ctx, dir, names)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,16 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 		state = "serves"
 	}
 	for _, n := range nodes {
+		if slices.Contains(ran, n.Name) {
+			fmt.Fprintf(out, "%s is running already (pid %d)\n", n.Name, n.PID)
+			continue
+		}
 		fmt.Fprintf(out, "%s %s (pid %d)\n", n.Name, state, n.PID)
+	}
+	for _, m := range components {
+		if slices.Contains(ran, m.Name) {
+			fmt.Fprintf(out, "%s is running already (pid %d)\n", m.Name, m.PID)
+		}
 	}
 	// They have an API from the beginning, and credentials.
 	if err := startBeside(ctx, dir, nodes, components, out); err != nil {
@@ -68,52 +77,55 @@ func startBeside(ctx context.Context, dir string, nodes []*Node, components []*C
 }
 
 // startNodes starts the nodes of that name, under the playground's lock: of several
-// commands at once one starts a node.
-func startNodes(ctx context.Context, dir string, names []string) (*cluster, error) {
+// commands at once one starts a node. ran are the names of what ran before.
+func startNodes(ctx context.Context, dir string, names []string) (c *cluster, ran []string, err error) {
 	c, unlock, err := lockCluster(ctx, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
 	if len(names) == 0 {
-		return nil, fmt.Errorf("which node? %s: %s dev start %s --data-dir %s", c.choice(), self(), c.Nodes[0].Name, rel(c.dir))
+		return nil, nil, fmt.Errorf("which node? %s: %s dev start %s --data-dir %s", c.choice(), self(), c.Nodes[0].Name, rel(c.dir))
 	}
-	nodes, components, err := c.split(names)
+	named, components, err := c.split(names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, m := range components {
 		if c.runs(m) {
-			return nil, fmt.Errorf("%s is running already (pid %d)", m.Name, m.PID)
+			ran = append(ran, m.Name)
+		}
+	}
+	var nodes []*Node
+	for _, n := range named {
+		if n.Running() {
+			ran = append(ran, n.Name)
+			continue
+		}
+		nodes = append(nodes, n)
+		if n.removed() {
+			return nil, nil, fmt.Errorf("%s was removed from the cluster. To let it join again, without its data: rm -r %s && %s dev start %s --data-dir %s",
+				n.Name, rel(n.DataDir), self(), n.Name, rel(c.dir))
 		}
 	}
 	if len(nodes) == 0 {
-		return c, nil
-	}
-	for _, n := range nodes {
-		if n.Running() {
-			return nil, fmt.Errorf("%s is running already (pid %d)", n.Name, n.PID)
-		}
-		if n.removed() {
-			return nil, fmt.Errorf("%s was removed from the cluster. To let it join again, without its data: rm -r %s && %s dev start %s --data-dir %s",
-				n.Name, rel(n.DataDir), self(), n.Name, rel(c.dir))
-		}
+		return c, ran, nil
 	}
 	bad := c.checkData(c.beside(nodes)...)
 	for _, n := range nodes {
 		if err := bad[n]; err != nil {
-			return nil, fmt.Errorf("%w\n%s", err, c.wayOut(n, err))
+			return nil, nil, fmt.Errorf("%w\n%s", err, c.wayOut(n, err))
 		}
 	}
 	if err := c.checkPorts(Options{}, nodes...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, n := range nodes {
 		if err := c.start(n); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return c, nil
+	return c, ran, nil
 }
 
 // Stop stops the nodes of these names, or all, and waits until they are gone. What does not run is no

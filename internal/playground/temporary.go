@@ -47,9 +47,12 @@ func Running(dir string) (*Target, error) {
 	}
 	// As 'quorate dev start' does: the nodes outlive this process.
 	t.start = func(ctx context.Context, n *Node) error {
-		c, err := startNodes(ctx, dir, []string{n.Name})
+		c, ran, err := startNodes(ctx, dir, []string{n.Name})
 		if err != nil {
 			return err
+		}
+		if len(ran) > 0 {
+			return fmt.Errorf("%s was started by somebody else", n.Name)
 		}
 		started := c.node(n.Name)
 		n.PID = started.PID

@@ -139,7 +139,7 @@ func TestControlPlane(t *testing.T) {
 		t.Errorf("it says %v, and that all is well: %t", runs, ok)
 	}
 	c.Quorate(t, "dev", "start", scheduler, "--data-dir", c.Dir)
-	if out, err := c.TryQuorate(t, "dev", "start", scheduler, "--data-dir", c.Dir); err == nil || !strings.Contains(out, scheduler+" is running already") {
+	if out, err := c.TryQuorate(t, "dev", "start", scheduler, "--data-dir", c.Dir); err != nil || !strings.Contains(out, scheduler+" is running already") {
 		t.Errorf("a second start: %v, %s", err, out)
 	}
 	await(scheduler, 3)
