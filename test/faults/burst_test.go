@@ -15,7 +15,7 @@ const (
 	// burstProcs bounds the processors of each node: with as many as a large machine has, no burst fills them.
 	burstProcs = "2"
 	// burstDelay bounds what Raft waits for a processor, at the 99th percentile, beside other programs too. It is a quarter of
-	// what a heartbeat may take. Without slots it is above it with half as many clients.
+	// what a heartbeat may take.
 	burstDelay = 400 * time.Millisecond
 	// burstWithin is how long writes may stop when the leader dies in a burst.
 	burstWithin = 2 * time.Second
@@ -75,20 +75,32 @@ func TestBurst(t *testing.T) {
 	cluster.SameStates(t, c)
 }
 
-// TestBurstWithoutSlots: the bound of TestBurst is one that a server without slots exceeds.
+// TestBurstWithoutSlots: what TestBurst measures is kept low by slots. Without them Raft waits for a processor several times as
+// long beside the same load. One is held against the other, because how long both wait follows from the machine.
 func TestBurstWithoutSlots(t *testing.T) {
 	cluster.SkipInShort(t, "it measures what a load does")
 	t.Setenv("GOMAXPROCS", burstProcs)
-	c := cluster.StartPlanted(t, 3, cluster.PlantedProgram(t), "requests-without-slots")
-	target, o := burstOn(t, c, burst.Administrator)
-	o.Clients *= 3 // more than a fast machine serves in time, too
-	r, err := burst.Run(t.Context(), target, o)
-	if r == nil {
-		t.Fatal(err) // what others see of it is no matter here
+	wait := map[string]float64{} // ms, on average
+	for name, start := range map[string]func(t *testing.T) *cluster.Cluster{
+		"with": func(t *testing.T) *cluster.Cluster { return cluster.Start(t, 3) },
+		"without": func(t *testing.T) *cluster.Cluster {
+			return cluster.StartPlanted(t, 3, cluster.PlantedProgram(t), "requests-without-slots")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target, o := burstOn(t, start(t), burst.Administrator)
+			o.Clients *= 3 // more than a fast machine serves in time, too
+			r, err := burst.Run(t.Context(), target, o)
+			if r == nil {
+				t.Fatal(err) // what others see of it is no matter here
+			}
+			logBurst(t, r)
+			wait[name] = r.RaftDelay.MeanMs
+		})
 	}
-	logBurst(t, r)
-	if p99 := time.Duration(r.RaftDelay.P99Ms * float64(time.Millisecond)); p99 <= burstDelay {
-		t.Errorf("Raft waited for a processor for %v, and TestBurst allows that", p99)
+	// The second is for a machine on which others make both wait.
+	if with, without := wait["with"], wait["without"]; without < 2*with && without < with+10 {
+		t.Errorf("Raft waited for a processor for %.1f ms on average without slots, and for %.1f with them", without, with)
 	}
 }
 
