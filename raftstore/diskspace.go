@@ -424,7 +424,7 @@ func (s *Store) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
 		}
 		d.trailing = trailing
 	}
-	if last := s.raft.LastIndex(); last > trailing {
+	if last := s.raft.LastIndex(); last > trailing && (short || s.log.Size() > bytes) {
 		if err := s.log.CutFront(min(s.snapshotWritten(), last-trailing)); err != nil {
 			s.cfg.Logger.Warn("cannot cut the log", "err", err)
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	bound   = flag.Uint64("bound", 2500, "how many seeds a planted bug may take: the rarest one is found by one of some 400")
+	bound   = flag.Uint64("bound", 500, "how many seeds a planted bug may take")
 	enough  = flag.Int("found", 1, "how many seeds have to find a planted bug")
 	onlyBug = flag.String("bug", "", "look for this planted bug alone")
 )
