@@ -101,7 +101,7 @@ tools/bin/%: tools/lint/go.mod
 .PHONY: generate
 generate: tools ## Regenerate everything that is generated (needs protobuf-compiler)
 	sh proto/generate.sh
-	sh apiserver/schema/generate.sh
+	sh apiserver/types/schema/generate.sh
 	sh tools/upstreamfacts/generate.sh
 
 # `make check` needs Go, git and this machine's tools only. Modules of their own are vetted by
@@ -116,7 +116,7 @@ check: tools/bin/staticcheck tools/bin/govulncheck ## Format, vet, lint, advisor
 	go vet ./...
 	tools/bin/staticcheck ./...
 	go run ./test/advisories -release $(RELEASE_GO)
-	go test -vet=off -run 'TestArchitecture|TestEveryExport|TestPins|TestToolchain|TestDependencies|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/schema ./proto ./deploy ./test/tiers
+	go test -vet=off -run 'TestArchitecture|TestFolders|TestEveryExport|TestPins|TestToolchain|TestDependencies|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/types/schema ./proto ./deploy ./test/tiers
 
 # Tests. test/tiers/tiers.txt says which package is in which tier, and explains the tiers. `go vet`
 # runs in check only. Each package is built in one way in a target: with the race detector or without.

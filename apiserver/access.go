@@ -3,8 +3,8 @@ package apiserver
 import (
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/wire/status"
 )
 
 // authenticate finds out who asks.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/api/errors"
 )

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/builtin"
-	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 )

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/access/rbac"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/consistency"
 	"k8s.io/streaming/pkg/httpstream"
 )

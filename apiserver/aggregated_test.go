@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 const aggregatedPath = "/apis/widgets.example.com/v1"

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 

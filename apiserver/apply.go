@@ -1,9 +1,9 @@
 package apiserver
 
 import (
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/objects/patch"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 )
 
 // isApply reports whether a PATCH is a server-side apply.

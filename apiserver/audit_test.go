@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/wire/request"
 )
 
 // deprecations is an Observer that notes what was asked for.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/internal/cputime"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/patch"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/slots"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/objects/patch"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/slots"
 )
 
 const (

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/access/fairness"
+	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

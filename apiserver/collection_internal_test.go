@@ -5,8 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 

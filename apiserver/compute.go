@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/slots"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/slots"
 )
 
 // cheapRead is up to how many bytes a read needs no slot.

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/validation"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/types/validation"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )

@@ -1,7 +1,7 @@
 package apiserver_test
 
 import (
-	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/apiserver/backends/services"
 	"github.com/quorate/quorate/raftstore/view"
 
 	"fmt"

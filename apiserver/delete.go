@@ -5,9 +5,9 @@ package apiserver
 import (
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 

@@ -4,10 +4,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/apiserver/wire/status"
 )
 
 // Headers that name the FlowSchema and the PriorityLevelConfiguration of a request,

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/fairness"
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 )
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"k8s.io/client-go/rest"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"

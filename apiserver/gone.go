@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 

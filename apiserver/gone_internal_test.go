@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 

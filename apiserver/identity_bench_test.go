@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/proto"
 )
 

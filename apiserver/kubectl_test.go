@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/discovery"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/catalog/discovery"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"k8s.io/apimachinery/pkg/version"
 )
 

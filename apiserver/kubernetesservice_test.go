@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 

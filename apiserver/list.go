@@ -1,7 +1,7 @@
 package apiserver
 
 import (
-	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/consistency"
 )
 

@@ -3,7 +3,8 @@ package apiserver
 import (
 	"time"
 
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/types/conversion"
+	"github.com/quorate/quorate/apiserver/wire/request"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -31,7 +32,7 @@ type Observer interface {
 	// removedRelease may be empty.
 	Deprecated(k *request.Kind, removedRelease string)
 	// Converted is called after each call of a conversion webhook.
-	Converted(e *request.Conversion)
+	Converted(e *conversion.Call)
 	// Panicked is called for each contained panic.
 	Panicked(k *request.Kind)
 	// Gone is called when a resource is not served any more, and again when all requests for it have ended. last says
@@ -50,6 +51,6 @@ func (noObserver) InFlight(bool, int, int64)              {}
 func (noObserver) WatchEvents(*request.Kind, int, int64)  {}
 func (noObserver) WriteRetried(*request.Kind)             {}
 func (noObserver) Deprecated(*request.Kind, string)       {}
-func (noObserver) Converted(*request.Conversion)          {}
+func (noObserver) Converted(*conversion.Call)             {}
 func (noObserver) Panicked(*request.Kind)                 {}
 func (noObserver) Gone(schema.GroupVersionResource, bool) {}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/types/conversion"
+	"github.com/quorate/quorate/apiserver/wire/request"
 	"golang.org/x/net/websocket"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -32,7 +33,7 @@ func (*watchBytes) InFlight(mutating bool, requests int, bytes int64) {}
 func (*watchBytes) WriteRetried(*request.Kind)                        {}
 func (*watchBytes) Deprecated(*request.Kind, string)                  {}
 func (*watchBytes) Panicked(*request.Kind)                            {}
-func (*watchBytes) Converted(*request.Conversion)                     {}
+func (*watchBytes) Converted(*conversion.Call)                        {}
 
 // TestWatchBytes: the observer is told of all bytes of a watch: those that filled a
 // buffer before the flush, and those that a WebSocket took at once.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 )
 
 // narrow is a definition of which v1 is stored, and v1alpha1 knows less and has a default of its own.

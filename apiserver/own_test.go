@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/access/auth"
 )
 
 // audited opens an audit log with everything in it. The returned function closes it

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 )
 
 // behind is a dialer that reaches a server, whatever address is asked for, and notes that address.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"

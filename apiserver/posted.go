@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 )
 
 // post serves a POST that stores no object of its own.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 )
 
 // TestReviewsOfWhatIsPosted: plugins see what is posted as upstream's do: mutating ones with what its kind has by default and

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 )
 
 // withBoth is a server behind which one handler is an aggregated API server and the kubelet of the Node n.

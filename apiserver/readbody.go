@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/wire/status"
 )
 
 // body reads the request's body within the limits of size and time, and takes room for

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/observe/metrics"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	upstream "k8s.io/apiserver/pkg/endpoints/metrics"

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/internal/slots"
 	"github.com/quorate/quorate/proto"
 )
 

@@ -12,24 +12,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/builtin"
-	"github.com/quorate/quorate/apiserver/builtin/service"
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/conversion"
-	"github.com/quorate/quorate/apiserver/delivery"
-	"github.com/quorate/quorate/apiserver/fairness"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/apiserver/listener"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
+	"github.com/quorate/quorate/apiserver/transport/delivery"
+	"github.com/quorate/quorate/apiserver/transport/listener"
+	"github.com/quorate/quorate/apiserver/types/conversion"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/internal/loglimit"
+	"github.com/quorate/quorate/internal/slots"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/view"
@@ -317,7 +316,7 @@ func New(cfg Config) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.webhooks = conversion.NewCaller(conversion.Config{
 		Resolve: cfg.Resolve, Dial: cfg.Dial, DialURL: cfg.DialURL, Timeout: cfg.Limits.Conversion,
-		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
+		Observe: func(e conversion.Call) { cfg.Observer.Converted(&e) },
 	})
 	s.objects = objects.NewStore(objects.Config{
 		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer, PodsOfNodes: cfg.PodsOfNodes,

@@ -3,7 +3,7 @@ package apiserver
 import (
 	"sync"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 )
 
 // shares bound how much of something long-running users have at a time. The more users have some, the less each gets, so

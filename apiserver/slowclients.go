@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 )
 
 // TestSlowRoom: slow requests that find no room keep their seats, and in the end the

@@ -3,7 +3,7 @@ package apiserver
 import (
 	"time"
 
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"

@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/types/conversion"
+	"github.com/quorate/quorate/apiserver/wire/request"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/remotecommand"
 )
@@ -48,7 +49,7 @@ func (c *counting) InFlight(bool, int, int64)              {}
 func (c *counting) WatchEvents(*request.Kind, int, int64)  {}
 func (c *counting) WriteRetried(*request.Kind)             {}
 func (c *counting) Deprecated(*request.Kind, string)       {}
-func (c *counting) Converted(*request.Conversion)          {}
+func (c *counting) Converted(*conversion.Call)             {}
 func (c *counting) Panicked(*request.Kind)                 {}
 
 // second bounds how long a stream takes to end when one of its two ends does. That is at once; a wait for the

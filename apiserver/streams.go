@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/apiserver/listener"
-	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/transport/listener"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"k8s.io/streaming/pkg/httpstream"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/internal/slots"
 )
 
 // timeLimit is the context of a request that has one: that of its stream, until a time. Most reads wait for nobody, so

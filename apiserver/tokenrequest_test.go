@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 )
 
 // noKey is a node whose key is not published.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 )
 
 // orNobody is admin, for whom clients may also be anonymous.

@@ -3,7 +3,7 @@ package apiserver
 import (
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -3,10 +3,10 @@ package apiserver
 import (
 	"net/http"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 )
 
 // modify serves a PUT, a patch or an apply of an object, of a part of it, or of its scale: what

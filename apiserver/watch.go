@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

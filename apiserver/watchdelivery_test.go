@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/delivery"
+	"github.com/quorate/quorate/apiserver/transport/delivery"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )

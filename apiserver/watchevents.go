@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/transport/delivery"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 // TestKindVanishes removes a kind while it is watched: the watches end after their

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/delivery"
+	"github.com/quorate/quorate/apiserver/transport/delivery"
 	"github.com/quorate/quorate/raftstore/watch"
 )
 

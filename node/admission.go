@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/membership"
 )
 

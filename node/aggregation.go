@@ -6,7 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/membership/pki"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/access/auth"
 )
 
 func say(who string) http.Handler {

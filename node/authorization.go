@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/features"
-	"github.com/quorate/quorate/apiserver/nodeauthorizer"
-	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/nodeauthorizer"
+	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/observe/features"
 )
 
 // Authorizers, by upstream's names.

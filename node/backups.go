@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"

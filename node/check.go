@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
-	"github.com/quorate/quorate/apiserver/auth/token"
-	"github.com/quorate/quorate/apiserver/builtin/service"
+	"github.com/quorate/quorate/apiserver/backends/egress"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/membership"
 )

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/builtin/service"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
 )
 
 // The implementations of HTTP/2; see docs/security.md, "Another HTTP/2 server".

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/egress"
-	"github.com/quorate/quorate/apiserver/egress/tunnel"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/backends/egress"
+	"github.com/quorate/quorate/apiserver/backends/egress/tunnel"
 )
 
 // openEgress makes the dialers of all that this node calls and that is no node of Quorate's.

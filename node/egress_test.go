@@ -22,10 +22,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/egress"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/egress"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/internal/standins"
 	certutil "k8s.io/client-go/util/cert"
 )

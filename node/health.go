@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/builtin"
-	"github.com/quorate/quorate/apiserver/health"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/apiserver/observe/health"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	schedulingv1 "k8s.io/api/scheduling/v1"

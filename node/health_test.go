@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/observe/health"
 	"github.com/quorate/quorate/membership"
 	rbacv1 "k8s.io/api/rbac/v1"
 )

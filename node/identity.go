@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/quorate/quorate/apiserver/builtin/service"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 )

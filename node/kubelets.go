@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/egress"
-	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/backends/egress"
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/internal/settingfile"
 )
 

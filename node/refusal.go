@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/membership"
 )
 

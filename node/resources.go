@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/builtin/service"
-	"github.com/quorate/quorate/apiserver/features"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/objects/builtin/service"
+	"github.com/quorate/quorate/apiserver/observe/features"
+	"github.com/quorate/quorate/apiserver/observe/metrics"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"k8s.io/component-base/featuregate"
 )
 

@@ -3,8 +3,8 @@ package node
 import (
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/observe/metrics"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 // storeStats gathers what the metrics say about the store.

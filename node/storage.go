@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/observe/metrics"
 	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"

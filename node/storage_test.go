@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/observe/metrics"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 )

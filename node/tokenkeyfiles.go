@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/internal/settingfile"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"

@@ -4,7 +4,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/discovery"
+	"github.com/quorate/quorate/apiserver/catalog/discovery"
 	"k8s.io/apimachinery/pkg/version"
 )
 

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/features"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/zpages"
+	"github.com/quorate/quorate/apiserver/observe/features"
+	"github.com/quorate/quorate/apiserver/observe/zpages"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 // zpages are /flagz and /statusz, as far as their gates are open.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

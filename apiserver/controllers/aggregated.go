@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -9,7 +9,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	corev1 "k8s.io/api/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/crd"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/kubernetes/pkg/apis/certificates"
 )

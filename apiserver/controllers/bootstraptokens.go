@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"

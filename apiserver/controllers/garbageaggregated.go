@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

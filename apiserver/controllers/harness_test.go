@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/proto"

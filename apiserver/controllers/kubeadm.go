@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"

@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/access/fairness"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/crd"
 )
 
 // Config is what Loops need besides the objects.

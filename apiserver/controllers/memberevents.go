@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/quoratev1"
+	"github.com/quorate/quorate/apiserver/types/quoratev1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

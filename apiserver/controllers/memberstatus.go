@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/quoratev1"
+	"github.com/quorate/quorate/apiserver/types/quoratev1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

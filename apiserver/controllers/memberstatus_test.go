@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/quoratev1"
+	"github.com/quorate/quorate/apiserver/types/quoratev1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 

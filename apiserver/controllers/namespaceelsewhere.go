@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/proto"
 )

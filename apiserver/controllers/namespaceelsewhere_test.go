@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

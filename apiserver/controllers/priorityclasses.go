@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/builtin"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/quota"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/apiserver/types/quota"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -3,7 +3,7 @@ package controllers
 import (
 	"context"
 
-	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/access/rbac"
 )
 
 // ensureRoles makes the roles and bindings that every cluster has, once in a term.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/access/rbac"
 	"github.com/quorate/quorate/proto"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

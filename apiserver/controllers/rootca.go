@@ -6,8 +6,8 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/builtin"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"

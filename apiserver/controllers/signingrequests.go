@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"

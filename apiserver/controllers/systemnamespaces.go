@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/quoratev1"
+	"github.com/quorate/quorate/apiserver/types/quoratev1"
 )
 
 // Name of a controller, in upstream's words where upstream has it.

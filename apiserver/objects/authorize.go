@@ -3,8 +3,8 @@ package objects
 import (
 	"cmp"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 

@@ -3,8 +3,8 @@ package objects
 import (
 	"errors"
 
-	"github.com/quorate/quorate/apiserver/storage"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -50,7 +50,7 @@ func (o *Op) limited() bool { return o.Client && o.attributes.Limited() }
 // words of the plugin that wanted it limited. It is final: there was no room where the entry
 // has its place in the log, whatever was free before and after.
 func (o *Op) overLimit(err error) error {
-	var exceeded *storage.LimitExceededError
+	var exceeded *storeerrors.LimitExceededError
 	if !errors.As(err, &exceeded) || !o.attributes.Limited() {
 		return err
 	}

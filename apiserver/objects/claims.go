@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/objects/storage"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/schema"
-	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/storage"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/objects/storage"
+	"github.com/quorate/quorate/apiserver/types/crd"
+	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/proto"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -360,7 +361,7 @@ func (o *Op) insert(ch Change) (Written, error) {
 		}
 		err := o.refusedHere(key)
 		if err == nil && o.redecided == 0 && (race{o}).RulesStale() { // once: it need not be newer than now
-			err = o.again(&storage.RulesChangingError{Times: storage.MaxRulesChanged})
+			err = o.again(&storeerrors.RulesChangingError{Times: storage.MaxRulesChanged})
 		}
 		if err != nil {
 			return Written{}, err
@@ -382,7 +383,7 @@ func (o *Op) insert(ch Change) (Written, error) {
 	case outcome == proto.Outcome_OUTCOME_APPLIED:
 		return Written{Version: v, Object: ch.Object, Created: true}, nil
 	case outcome == proto.Outcome_OUTCOME_RULES_CHANGED:
-		return Written{}, o.again(&storage.RulesChangingError{Times: storage.MaxRulesChanged})
+		return Written{}, o.again(&storeerrors.RulesChangingError{Times: storage.MaxRulesChanged})
 	case outcome == proto.Outcome_OUTCOME_EXISTS:
 		there, err := o.Store.Current(o.Resource.Table(), key)
 		if err != nil {

@@ -1,7 +1,7 @@
 package objects
 
 import (
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime"
 )

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/audit"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/access/audit"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/internal/slots"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -1,7 +1,7 @@
 package objects
 
 import (
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 )
 
 // countGeneration raises metadata.generation if anything outside metadata and

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/fieldmanager"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/crd"
+	"github.com/quorate/quorate/apiserver/types/fieldmanager"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )

@@ -1,10 +1,10 @@
 package objects
 
 import (
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/patch"
-	"github.com/quorate/quorate/apiserver/schema"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/objects/patch"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 

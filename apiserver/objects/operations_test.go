@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/internal/loglimit"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 

@@ -3,10 +3,10 @@ package objects
 import (
 	"strconv"
 
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/storage"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/objects/storage"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

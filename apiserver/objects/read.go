@@ -3,11 +3,11 @@ package objects
 import (
 	"context"
 	"errors"
-	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"

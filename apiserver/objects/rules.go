@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -208,7 +209,7 @@ func (r race) RulesChanged(ctx context.Context) error {
 // over has the whole of a request begin again that an operation was derived from.
 func (o *Op) over(ctx context.Context) error {
 	if o.redecided++; o.redecided == storage.MaxRulesChanged {
-		return &storage.RulesChangingError{Times: storage.MaxRulesChanged}
+		return &storeerrors.RulesChangingError{Times: storage.MaxRulesChanged}
 	}
 	if err := (race{o}).RulesChanged(ctx); err != nil {
 		return err

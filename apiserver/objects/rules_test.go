@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -3,7 +3,7 @@ package objects
 import (
 	"time"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 // tables are the resources by the table that they are stored in. Of several

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,7 +46,7 @@ var (
 
 // plugin is the room of an admission plugin: it sees an object and a user, and of the rest what it names.
 func plugin(ours ...string) room {
-	return room{ours: append(ours, "apiserver/admission", "apiserver/tree"), direct: noHTTP, reach: noRaft}
+	return room{ours: append(ours, "apiserver/admission", "apiserver/types/tree"), direct: noHTTP, reach: noRaft}
 }
 
 // both has the prohibitions of two tables.
@@ -66,7 +67,7 @@ var rooms = map[string]room{
 	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/peer":   {ours: []string{"proto", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/errors": {direct: pure, reach: noRaft},
+	"raftstore/errors": {ours: []string{"proto"}, direct: pure, reach: noRaft},
 	"raftstore/memstore": {
 		ours:   []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"},
 		direct: noHTTP, reach: both(noKubernetes, noRaft), tests: true,
@@ -76,169 +77,169 @@ var rooms = map[string]room{
 	"consistency":         {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/collector", "internal/loglimit", "apiserver/"}, direct: map[string]string{
+	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/collector", "internal/loglimit", "internal/slots", "apiserver/"}, direct: map[string]string{
 		module + "/apiserver/controllers": "what the leader does with objects is a client of the server's, not a part of it",
 	}, reach: noRaft},
 	// What requests do with objects, and the node itself does without a request: a write that
 	// needs an answer to be sent is in the wrong place. What kinds have as code is given to it.
 	"apiserver/objects": {ours: []string{
-		"proto", "consistency", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
-		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
-		"apiserver/schema", "apiserver/slots", "apiserver/status", "apiserver/storage", "apiserver/tree", "internal/loglimit",
+		"proto", "consistency", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/access/audit", "apiserver/access/auth", "apiserver/wire/codec", "apiserver/types/conversion",
+		"apiserver/types/crd", "apiserver/types/fieldmanager", "apiserver/types/kinds", "apiserver/objects/patch", "apiserver/wire/request", "apiserver/objects/storage",
+		"apiserver/types/schema", "internal/slots", "apiserver/wire/status", "raftstore/errors", "apiserver/types/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// It puts together what operations need without a server: with a request, it would test that, too.
 	"apiserver/objects/objectstest": {ours: []string{
-		"proto", "consistency", "raftstore/memstore", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/auth", "apiserver/builtin", "apiserver/builtin/service",
-		"apiserver/codec", "apiserver/crd", "apiserver/kinds", "apiserver/objects", "apiserver/patch", "apiserver/rbac", "apiserver/request",
-		"apiserver/status", "apiserver/tree",
+		"proto", "consistency", "raftstore/memstore", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/access/auth", "apiserver/objects/builtin", "apiserver/objects/builtin/service",
+		"apiserver/wire/codec", "apiserver/types/crd", "apiserver/types/kinds", "apiserver/objects", "apiserver/objects/patch", "apiserver/access/rbac", "apiserver/wire/request",
+		"apiserver/wire/status", "apiserver/types/tree",
 	}, direct: noHTTP, reach: noRaft, tests: true},
 	// What kinds have as code: it sees objects and operations, never a request.
-	"apiserver/builtin": {ours: []string{
-		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
-		"apiserver/kinds", "apiserver/objects", "apiserver/quoratev1", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/slots", "apiserver/status",
-		"apiserver/storage", "apiserver/tree", "apiserver/validation",
+	"apiserver/objects/builtin": {ours: []string{
+		"proto", "raftstore/mvcc", "apiserver/access/auth", "apiserver/access/auth/token", "apiserver/objects/builtin/service", "apiserver/wire/codec", "apiserver/types/crd",
+		"apiserver/types/kinds", "apiserver/objects", "apiserver/types/quoratev1", "apiserver/types/quota", "apiserver/access/rbac", "apiserver/wire/request", "internal/slots", "apiserver/wire/status",
+		"apiserver/objects/storage", "apiserver/types/tree", "apiserver/types/validation",
 	}, direct: noHTTP, reach: noRaft},
 	// Upstream's functions on upstream's types: objects in, errors out. Of the other rooms only those
 	// that decide about kubelets and roles know k8s.io/kubernetes.
-	"apiserver/validation": {ours: []string{"apiserver/quoratev1", "apiserver/tree", "apiserver/typed"}, direct: noHTTP, reach: noRaft},
+	"apiserver/types/validation": {ours: []string{"apiserver/types/quoratev1", "apiserver/types/tree", "apiserver/types/typed"}, direct: noHTTP, reach: noRaft},
 	// Go types of objects, and nothing that is done with them.
-	"apiserver/quoratev1": {direct: pure, reach: noRaft},
+	"apiserver/types/quoratev1": {direct: pure, reach: noRaft},
 	// Trees in, values of Go types out.
-	"apiserver/typed": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/types/typed": {ours: []string{"apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// What objects use is a part of every write: trees in, entries out.
-	"apiserver/quota": {ours: []string{"proto", "raftstore/mvcc", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/types/quota": {ours: []string{"proto", "raftstore/mvcc", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
-	"apiserver/builtin/service": {direct: noHTTP, reach: noRaft},
+	"apiserver/objects/builtin/service": {direct: noHTTP, reach: noRaft},
 	// What admits sees an object and a user: not the store, and not the request.
-	"apiserver/admission": {ours: []string{"proto", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission": {ours: []string{"proto", "apiserver/access/auth", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// What plugins read: rows of this node's state, and no way to write them.
-	"apiserver/admission/state":     {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/lifecycle": {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
+	"apiserver/types/state":         {ours: []string{"apiserver/types/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/lifecycle": {ours: []string{"proto", "apiserver/admission", "apiserver/types/state"}, direct: noHTTP, reach: noRaft},
 	// Rows of this node's state; who writes them is the node, for those who may.
 	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/slots", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "internal/slots", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
 	"apiserver/admission/upstream": {ours: []string{
-		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
+		"apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/crd", "apiserver/types/kinds", "apiserver/types/schema", "apiserver/types/tree", "raftstore/mvcc",
 	}, direct: noHTTP, reach: noRaft},
 	// What files say is read once more by upstream's libraries, and follows from nothing of the cluster.
-	"apiserver/admission/static": {ours: []string{"apiserver/admission/upstream", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/static": {ours: []string{"apiserver/admission/upstream", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{
-		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
-		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/slots", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
+		"apiserver/admission", "apiserver/types/state", "apiserver/admission/static", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/access/auth", "apiserver/types/crd",
+		"apiserver/types/fieldmanager", "apiserver/types/kinds", "internal/slots", "apiserver/types/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaulttolerationseconds":   plugin(),
 	"apiserver/admission/nodetaint":                  plugin(),
-	"apiserver/admission/podtopologylabels":          plugin("apiserver/admission/state"),
-	"apiserver/admission/priority":                   plugin("apiserver/admission/state", "proto"),
-	"apiserver/admission/runtimeclass":               plugin("apiserver/admission/state", "apiserver/admission/tolerations", "proto"),
+	"apiserver/admission/podtopologylabels":          plugin("apiserver/types/state"),
+	"apiserver/admission/priority":                   plugin("apiserver/types/state", "proto"),
+	"apiserver/admission/runtimeclass":               plugin("apiserver/types/state", "apiserver/admission/tolerations", "proto"),
 	"apiserver/admission/alwayspullimages":           plugin(),
 	"apiserver/admission/antiaffinity":               plugin(),
-	"apiserver/admission/autoprovision":              {ours: []string{"apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/autoprovision":              {ours: []string{"apiserver/admission", "apiserver/types/state"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/deny":                       {ours: []string{"apiserver/admission"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/exists":                     {ours: []string{"apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/exists":                     {ours: []string{"apiserver/admission", "apiserver/types/state"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/extendedresourcetoleration": plugin("apiserver/admission/tolerations"),
-	"apiserver/admission/nodedeclaredfeatures":       plugin("apiserver/admission/state"),
+	"apiserver/admission/nodedeclaredfeatures":       plugin("apiserver/types/state"),
 	// It asks who may have tokens for whom, and notes by which rows it has decided.
-	"apiserver/admission/noderestriction":          {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/podnodeselector":          plugin("apiserver/admission/state"),
-	"apiserver/admission/podresize":                plugin("apiserver/admission/state"),
-	"apiserver/admission/podtolerationrestriction": plugin("apiserver/admission/state", "apiserver/admission/tolerations"),
+	"apiserver/admission/noderestriction":          {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/podnodeselector":          plugin("apiserver/types/state"),
+	"apiserver/admission/podresize":                plugin("apiserver/types/state"),
+	"apiserver/admission/podtolerationrestriction": plugin("apiserver/types/state", "apiserver/admission/tolerations"),
 	// Tolerations of Pods, for several of them.
-	"apiserver/admission/tolerations": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/tolerations": {ours: []string{"apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/admissiontest": {
-		ours:   []string{"apiserver/admission", "apiserver/admission/state", "apiserver/tree", "proto", "raftstore/memstore"},
+		ours:   []string{"apiserver/admission", "apiserver/types/state", "apiserver/types/tree", "proto", "raftstore/memstore"},
 		direct: noHTTP, reach: noRaft, tests: true,
 	},
-	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
-	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/certificates":    {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/defaultclass":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/eventratelimit":  {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/externalips":     {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/ownerreferences": {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/state", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/certificates":    {ours: []string{"apiserver/admission", "apiserver/access/auth", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/defaultclass":    {ours: []string{"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/eventratelimit":  {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/externalips":     {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/ownerreferences": {ours: []string{"apiserver/admission", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/resourcequota": {ours: []string{
-		"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/quota", "apiserver/tree",
+		"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/quota", "apiserver/types/tree",
 	}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
-	"apiserver/admission/answers": {ours: []string{"apiserver/decoded"}, reach: noRaft},
+	"apiserver/admission/answers": {ours: []string{"internal/decoded"}, reach: noRaft},
 	// JSON as bytes: what it means is others'.
-	"apiserver/decoded":               {reach: noRaft},
-	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
-	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/slots", "apiserver/tree"}, reach: noRaft},
+	"internal/decoded":                {reach: noRaft},
+	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "internal/slots", "apiserver/types/tree"}, reach: noRaft},
+	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/types/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/access/auth", "apiserver/wire/codec", "apiserver/types/kinds", "internal/slots", "apiserver/types/tree"}, reach: noRaft},
 	// Reviews on the wire: bytes, not what they mean.
 	"apiserver/admission/webhook/direct": {ours: []string{"apiserver/admission/answers"}, reach: noRaft},
 	// Other servers' APIs, by rows of this node's state. It calls them; it changes nothing.
-	"apiserver/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/decoded", "apiserver/kinds"}, reach: noRaft},
+	"apiserver/backends/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/types/state", "apiserver/access/auth", "internal/decoded", "apiserver/types/kinds"}, reach: noRaft},
 	// The way to kubelets and Pods: objects of k8s.io/api in, connections out. It reads no state.
-	"apiserver/kubelet": {ours: []string{"apiserver/auth", "apiserver/egress"}, reach: noRaft},
+	"apiserver/backends/kubelet": {ours: []string{"apiserver/access/auth", "apiserver/backends/egress"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
-	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/backends/services": {ours: []string{"apiserver/types/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
-	"apiserver/tree": {direct: noHTTP, reach: noRaft},
+	"apiserver/types/tree": {direct: noHTTP, reach: noRaft},
 	// Connections and where they lead: not who wants them, and not what is said on them.
-	"apiserver/egress": {ours: []string{"internal/settingfile"}, reach: noRaft},
+	"apiserver/backends/egress": {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// It knows nodes by their names, and its users not at all.
-	"apiserver/egress/tunnel": {ours: []string{"apiserver/egress"}, reach: noRaft},
+	"apiserver/backends/egress/tunnel": {ours: []string{"apiserver/backends/egress"}, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.
-	"apiserver/request": {ours: []string{"apiserver/status", "apiserver/tree"}, reach: noRaft},
-	"apiserver/kinds": {ours: []string{"proto", "apiserver/tree"}, reach: both(noRaft, map[string]string{
+	"apiserver/wire/request": {ours: []string{"apiserver/wire/status", "apiserver/types/tree"}, reach: noRaft},
+	"apiserver/types/kinds": {ours: []string{"proto", "apiserver/types/tree"}, reach: both(noRaft, map[string]string{
 		"github.com/google/cel-go": "kinds are data: what evaluates their columns is package printers",
 	})},
 	// Cells of tables: columns and trees in, values out. Data do not know who prints them.
-	"apiserver/printers": {ours: []string{"apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/schema":   {ours: []string{"apiserver/tree"}, reach: noRaft},
+	"apiserver/types/printers": {ours: []string{"apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/types/schema":   {ours: []string{"apiserver/types/tree"}, reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
-	"apiserver/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/types/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/types/conversion", "apiserver/types/kinds", "apiserver/types/schema"}, reach: noRaft},
 	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
-	"apiserver/conversion":   {ours: []string{"apiserver/decoded", "apiserver/request", "apiserver/slots"}, reach: noRaft},
-	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
+	"apiserver/types/conversion":   {ours: []string{"internal/decoded", "internal/slots"}, reach: noRaft},
+	"apiserver/types/fieldmanager": {ours: []string{"apiserver/types/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
-	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},
-	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status"}, reach: noRaft},
+	"apiserver/objects/patch": {ours: []string{"apiserver/wire/codec"}, reach: noRaft},
+	"apiserver/wire/codec":    {ours: []string{"proto", "raftstore/mvcc", "apiserver/types/kinds", "apiserver/types/printers", "apiserver/wire/status"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
-	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"apiserver/status":  {ours: []string{"consistency", "apiserver/storage", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
-	"apiserver/auth":    {ours: []string{"internal/settingfile"}, reach: noRaft},
+	"apiserver/objects/storage": {ours: []string{"proto", "raftstore/errors", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"apiserver/wire/status":     {ours: []string{"consistency", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
+	"apiserver/access/auth":     {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
-	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/slots"}, reach: noRaft},
+	"apiserver/access/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/access/auth", "internal/slots"}, reach: noRaft},
 	// Bootstrap tokens are Secrets: it reads those.
-	"apiserver/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
+	"apiserver/access/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/access/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API. What a cluster has
 	// in the beginning is upstream's (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy).
-	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/auth"}, reach: noRaft},
+	"apiserver/access/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/access/auth"}, reach: noRaft},
 	// What kubelets may do: rows of this node's state, and upstream's walk over what Pods and volumes
 	// name (k8s.io/kubernetes/pkg/api/v1).
-	"apiserver/nodeauthorizer": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds", "apiserver/rbac"}, direct: noHTTP, reach: noRaft},
+	"apiserver/access/nodeauthorizer": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/access/rbac"}, direct: noHTTP, reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
-	"apiserver/discovery": {ours: []string{"apiserver/aggregator", "apiserver/kinds", "apiserver/codec"}, reach: noRaft},
-	"apiserver/openapi":   {ours: []string{"apiserver/aggregator", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/catalog/discovery": {ours: []string{"apiserver/backends/aggregator", "apiserver/types/kinds", "apiserver/wire/codec"}, reach: noRaft},
+	"apiserver/catalog/openapi":   {ours: []string{"apiserver/backends/aggregator", "apiserver/types/kinds", "apiserver/types/schema"}, reach: noRaft},
 	// It knows requests by their words and objects by their types, not how they are served. What
 	// configures it is read from the tables: the bytes, and no way to write them.
-	"apiserver/slots":    {direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"apiserver/fairness": {ours: []string{"raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
-	"apiserver/health":   {reach: noRaft},
-	"apiserver/zpages":   {reach: noRaft},
+	"internal/slots":            {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"apiserver/access/fairness": {ours: []string{"raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/observe/health":  {reach: noRaft},
+	"apiserver/observe/zpages":  {reach: noRaft},
 	// Connections and whose they are: no requests, no objects.
-	"apiserver/listener": {ours: []string{"apiserver/auth", "apiserver/h2", "internal/loglimit"}, reach: noRaft},
+	"apiserver/transport/listener": {ours: []string{"apiserver/access/auth", "apiserver/transport/h2", "internal/loglimit"}, reach: noRaft},
 	// Frames and streams: what is asked is the handler's.
-	"apiserver/h2":       {reach: both(noKubernetes, noRaft)},
-	"apiserver/features": {reach: noRaft},
+	"apiserver/transport/h2":     {reach: both(noKubernetes, noRaft)},
+	"apiserver/observe/features": {reach: noRaft},
 	// It knows requests and answers as bytes: what they mean is the server's.
-	"apiserver/audit": {ours: []string{"internal/settingfile"}, reach: noRaft},
+	"apiserver/access/audit": {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// It counts requests by the words that package request has for them.
-	"apiserver/metrics": {ours: []string{"apiserver/admission", "apiserver/request", "internal/loglimit"}, reach: noRaft},
+	"apiserver/observe/metrics": {ours: []string{"apiserver/admission", "apiserver/types/conversion", "apiserver/wire/request", "internal/loglimit"}, reach: noRaft},
 	// It measures between two marks of the watch hub and a connection: no requests, no objects.
-	"apiserver/delivery": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noRaft},
+	"apiserver/transport/delivery": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
-		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quoratev1", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree", "internal/loglimit",
+		"proto", "consistency", "raftstore/mvcc", "apiserver/backends/aggregator", "apiserver/access/auth", "apiserver/objects/builtin", "apiserver/wire/codec",
+		"apiserver/types/crd", "apiserver/access/fairness", "apiserver/types/kinds", "apiserver/objects", "apiserver/types/quoratev1", "apiserver/types/quota", "apiserver/access/rbac", "apiserver/wire/request", "apiserver/types/schema", "apiserver/types/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// How command lines are read and explained: no command of its own.
 	"internal/cli":      {ours: []string{"internal/words"}, direct: noHTTP, reach: noKubernetes},
@@ -301,7 +302,7 @@ var rooms = map[string]room{
 	"test/judges/differential": {},
 	"test/judges/upstream":     {},
 	// Random objects, for judges.
-	"test/judges/random": {ours: []string{"apiserver/tree"}},
+	"test/judges/random": {ours: []string{"apiserver/types/tree"}},
 	// Load tools of others, measured as our own loads are; kperf's data by client-go.
 	"test/judges/load": {ours: []string{"bench/client", "bench/host", "bench/report"}, reach: noRaft},
 	// What happened in a run, and who judges it.
@@ -359,7 +360,7 @@ var rooms = map[string]room{
 	"node": {
 		ours: []string{
 			"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/",
-			"internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/process", "internal/settingfile",
+			"internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/process", "internal/settingfile", "internal/slots",
 		},
 		direct: map[string]string{
 			"github.com/spf13/":         "settings are fields: flags are the command line's",
@@ -368,7 +369,7 @@ var rooms = map[string]room{
 		},
 	},
 	// Another program's flags to settings of a node.
-	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "apiserver/kubelet", "internal/parent", "internal/settingfile"}},
+	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/observe/features", "apiserver/backends/kubelet", "internal/parent", "internal/settingfile"}},
 	// Whatever it imports is initialized before it, and it is to be early.
 	"internal/parent": {direct: pure, reach: both(noKubernetes, noRaft)},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
@@ -381,33 +382,71 @@ var rooms = map[string]room{
 	"cmd/node": {
 		ours: []string{
 			"node", "internal/backup", "internal/cli", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/playground", "internal/words",
-			"apiserver/egress/tunnel",   // its agent
-			"membership", "membership/", // the admin API and kubeconfigs
-			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
-			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help
+			"apiserver/backends/egress/tunnel", // its agent
+			"membership", "membership/",        // the admin API and kubeconfigs
+			"raftstore/disk",                                                                                                       // what it says of a survivor, and of a cluster that was restored
+			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/observe/features", // their names are in the help
 		},
 	},
+}
+
+// folders of apiserver, from the bottom up: each imports only those before it. The server itself is above all of them.
+var folders = []string{"types", "wire", "access", "transport", "admission", "objects", "backends", "catalog", "controllers", "observe"}
+
+// TestFolders holds the order of apiserver's folders.
+func TestFolders(t *testing.T) {
+	layer := func(path string) int {
+		below, ok := strings.CutPrefix(path, module+"/apiserver/")
+		if !ok {
+			return len(folders)
+		}
+		folder, _, _ := strings.Cut(below, "/")
+		i := slices.Index(folders, folder)
+		if i < 0 {
+			t.Errorf("%s is in none of the folders %v", path, folders)
+		}
+		return i
+	}
+	for _, p := range packages(t) {
+		if !strings.HasPrefix(p.ImportPath, module+"/apiserver/") || rooms[strings.TrimPrefix(p.ImportPath, module+"/")].tests {
+			continue
+		}
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, module+"/apiserver") && layer(i) > layer(p.ImportPath) {
+				t.Errorf("%s imports %s, which is above it", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+// packageImports is what a package imports, by itself and through others.
+type packageImports struct {
+	ImportPath    string
+	Imports, Deps []string
+}
+
+func packages(t *testing.T) (all []packageImports) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p packageImports
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
 }
 
 // TestArchitecture compares the import table with the code. Run it with
 // -count=1: the test cache does not notice changed imports of other packages.
 func TestArchitecture(t *testing.T) {
-	type pkg struct {
-		ImportPath    string
-		Imports, Deps []string
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]bool{}
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
 		r, ok := rooms[name]
 		if !ok {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/egress/tunnel"
+	"github.com/quorate/quorate/apiserver/backends/egress/tunnel"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/internal/localproxy"

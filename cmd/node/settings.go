@@ -7,7 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/observe/features"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/node"

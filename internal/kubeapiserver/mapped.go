@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission/plugins"
-	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/observe/features"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"

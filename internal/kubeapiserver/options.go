@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"

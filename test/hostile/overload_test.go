@@ -30,7 +30,7 @@ type overload struct {
 // TestOverload: three users, one of whom has most of the clients, asks for whole
 // collections and writes as fast as it can, and does not heed Retry-After. The two
 // others must hardly notice. OVERLOAD=full is the run that the promise is about. What fairness
-// promises without regard to speed is tested in virtual time, in apiserver/fairness.
+// promises without regard to speed is tested in virtual time, in apiserver/access/fairness.
 func TestOverload(t *testing.T) {
 	o := overload{objects: 2000, abusers: 400, others: 10, lasts: 8 * time.Second, p99: 12 * time.Second, growth: 512 << 20}
 	switch os.Getenv("OVERLOAD") {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/test/history"

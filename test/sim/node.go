@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/codec"
-	ours "github.com/quorate/quorate/apiserver/storage"
+	ours "github.com/quorate/quorate/apiserver/objects/storage"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	ours "github.com/quorate/quorate/apiserver/storage"
+	ours "github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -2,7 +2,7 @@
 // files, one per Go package, into the directory named by its argument.
 //
 // The definitions come from kube-openapi's own generator (see generate.sh in
-// apiserver/schema); what is added here is what a kube-apiserver adds when it
+// apiserver/types/schema); what is added here is what a kube-apiserver adds when it
 // publishes them: the v3 form of the types that have two, references in v3
 // form, and x-kubernetes-group-version-kind on what a scheme knows.
 package main

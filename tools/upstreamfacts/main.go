@@ -32,19 +32,19 @@ func run(api, apiserver string) error {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(apiserver, "discovery", "testdata", "upstream.txt"), lines); err != nil {
+	if err := write(filepath.Join(apiserver, "catalog", "discovery", "testdata", "upstream.txt"), lines); err != nil {
 		return err
 	}
 	if lines, err = modelFacts(filepath.Join(api, "openapi-spec", "v3")); err != nil {
 		return err
 	}
-	if err := write(filepath.Join(apiserver, "openapi", "testdata", "models.txt"), lines); err != nil {
+	if err := write(filepath.Join(apiserver, "catalog", "openapi", "testdata", "models.txt"), lines); err != nil {
 		return err
 	}
 	if lines, err = operationFacts(filepath.Join(api, "openapi-spec", "v3")); err != nil {
 		return err
 	}
-	return write(filepath.Join(apiserver, "openapi", "testdata", "operations.txt"), lines)
+	return write(filepath.Join(apiserver, "catalog", "openapi", "testdata", "operations.txt"), lines)
 }
 
 const head = `# Facts from the documents that Kubernetes publishes with its source, written by

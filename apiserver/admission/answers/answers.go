@@ -16,7 +16,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/apiserver/decoded"
+	"github.com/quorate/quorate/internal/decoded"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	kjson "sigs.k8s.io/json"

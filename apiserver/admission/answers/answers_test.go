@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/decoded"
+	"github.com/quorate/quorate/internal/decoded"
 	kjson "sigs.k8s.io/json"
 )
 

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/types/state"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	upstream "k8s.io/apiserver/pkg/admission"

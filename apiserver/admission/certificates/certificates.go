@@ -15,9 +15,9 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 

@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"

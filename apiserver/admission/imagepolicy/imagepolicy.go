@@ -15,8 +15,8 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
-	"github.com/quorate/quorate/apiserver/slots"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/slots"
 	"k8s.io/api/imagepolicy/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"

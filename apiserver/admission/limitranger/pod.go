@@ -1,7 +1,7 @@
 package limitranger
 
 import (
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	corev1 "k8s.io/api/core/v1"
 )
 

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/noderestriction"
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	podutil "k8s.io/kubernetes/pkg/api/pod"

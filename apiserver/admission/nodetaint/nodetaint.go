@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	corev1 "k8s.io/api/core/v1"
 )
 

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"

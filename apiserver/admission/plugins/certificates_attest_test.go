@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/certificates"
-	"github.com/quorate/quorate/apiserver/auth"
 )
 
 // TestCertificatesAttest: who writes a bundle of a signer needs its permission, but for what the garbage

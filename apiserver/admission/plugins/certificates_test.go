@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/certificates"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/raftstore/view"
 )

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/defaultclass"
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/raftstore/view"
 )
 

@@ -3,9 +3,9 @@ package plugins_test
 import (
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/externalips"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/raftstore/view"
 )

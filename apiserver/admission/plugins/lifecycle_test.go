@@ -6,7 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/lifecycle"
-	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

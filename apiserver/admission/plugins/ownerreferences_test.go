@@ -3,11 +3,11 @@ package plugins_test
 import (
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/raftstore/view"
 )
 

@@ -17,14 +17,14 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
-	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/raftstore/view"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 

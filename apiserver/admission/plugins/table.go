@@ -35,7 +35,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/runtimeclass"
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 )
 
 // table has all plugins in the order in which they are asked: upstream's

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/types/state"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/types/state"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/apiserver/admission/upstream"
-	"github.com/quorate/quorate/apiserver/crd"
-	"github.com/quorate/quorate/apiserver/fieldmanager"
+	"github.com/quorate/quorate/apiserver/types/crd"
+	"github.com/quorate/quorate/apiserver/types/fieldmanager"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"

@@ -9,8 +9,8 @@ import (
 	"weak"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/slots"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/errors"

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/state"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"

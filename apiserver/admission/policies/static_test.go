@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/static"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/builtin"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 

@@ -5,9 +5,9 @@ import (
 	"io"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
+	"github.com/quorate/quorate/apiserver/types/state"
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"

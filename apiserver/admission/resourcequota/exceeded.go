@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/quota"
+	"github.com/quorate/quorate/apiserver/types/quota"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/api/resource"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 )
 
 // mandatory are the bounds that every container of a Pod must say something about, and where:

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/quota"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/quota"
+	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	config "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"

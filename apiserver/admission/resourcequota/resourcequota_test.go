@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/resourcequota"
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/view"

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/admission/state"
-	"github.com/quorate/quorate/apiserver/slots"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/slots"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )

@@ -3,8 +3,8 @@ package upstream
 import (
 	"context"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/auth"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )

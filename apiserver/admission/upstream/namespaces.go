@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"

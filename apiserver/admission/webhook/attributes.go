@@ -2,7 +2,7 @@ package webhook
 
 import (
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 

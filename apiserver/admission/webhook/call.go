@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
-	"github.com/quorate/quorate/apiserver/slots"
+	"github.com/quorate/quorate/internal/slots"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	registration "k8s.io/api/admissionregistration/v1"

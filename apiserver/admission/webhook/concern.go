@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	registration "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	upstreamadmission "k8s.io/apiserver/pkg/admission"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	registration "k8s.io/api/admissionregistration/v1"
 )
 

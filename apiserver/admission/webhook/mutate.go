@@ -7,7 +7,7 @@ import (
 	"maps"
 	"strconv"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	registration "k8s.io/api/admissionregistration/v1"

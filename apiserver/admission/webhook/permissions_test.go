@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/admission/webhook"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )

@@ -3,7 +3,7 @@ package webhook
 import (
 	"encoding/json"
 
-	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/wire/codec"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"

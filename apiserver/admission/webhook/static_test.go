@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/admission/webhook"
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/builtin"
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 

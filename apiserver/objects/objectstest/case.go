@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/apiserver/wire/status"
 	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"

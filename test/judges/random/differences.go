@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/tree"
 )
 
 // Differences counts where two trees differ, by path.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/test/judges/random"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	apiobjects "github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/schema"
-	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"

@@ -3,7 +3,7 @@ package upstream
 import (
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write what upstream says now")
 
 // classesFile has the stability classes of upstream's families.
-const classesFile = "../../../apiserver/metrics/classes.txt"
+const classesFile = "../../../apiserver/observe/metrics/classes.txt"
 
 // TestMetricClasses: classes and deprecations of families are those that upstream documents.
 func TestMetricClasses(t *testing.T) {

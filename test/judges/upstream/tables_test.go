@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
-	ours "github.com/quorate/quorate/apiserver/printers"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	ours "github.com/quorate/quorate/apiserver/types/printers"
 	"github.com/quorate/quorate/test/judges/random"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/quota"
+	"github.com/quorate/quorate/apiserver/types/quota"
 	"github.com/quorate/quorate/test/judges/random"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
