@@ -121,7 +121,7 @@ var rooms = map[string]room{
 	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "internal/slots", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
 	"apiserver/admission/upstream": {ours: []string{
-		"apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/crd", "apiserver/types/kinds", "apiserver/types/schema", "apiserver/types/tree", "raftstore/mvcc",
+		"apiserver/types/typed", "apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/crd", "apiserver/types/kinds", "apiserver/types/schema", "apiserver/types/tree", "raftstore/mvcc",
 	}, direct: noHTTP, reach: noRaft},
 	// What files say is read once more by upstream's libraries, and follows from nothing of the cluster.
 	"apiserver/admission/static": {ours: []string{"apiserver/admission/upstream", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
@@ -130,42 +130,20 @@ var rooms = map[string]room{
 		"apiserver/admission", "apiserver/types/state", "apiserver/admission/static", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/access/auth", "apiserver/types/crd",
 		"apiserver/types/fieldmanager", "apiserver/types/kinds", "internal/slots", "apiserver/types/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/defaulttolerationseconds":   plugin(),
-	"apiserver/admission/nodetaint":                  plugin(),
-	"apiserver/admission/podtopologylabels":          plugin("apiserver/types/state"),
-	"apiserver/admission/priority":                   plugin("apiserver/types/state", "proto"),
-	"apiserver/admission/runtimeclass":               plugin("apiserver/types/state", "apiserver/admission/tolerations", "proto"),
-	"apiserver/admission/alwayspullimages":           plugin(),
-	"apiserver/admission/antiaffinity":               plugin(),
-	"apiserver/admission/autoprovision":              {ours: []string{"apiserver/admission", "apiserver/types/state"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/deny":                       {ours: []string{"apiserver/admission"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/exists":                     {ours: []string{"apiserver/admission", "apiserver/types/state"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/extendedresourcetoleration": plugin("apiserver/admission/tolerations"),
-	"apiserver/admission/nodedeclaredfeatures":       plugin("apiserver/types/state"),
 	// It asks who may have tokens for whom, and notes by which rows it has decided.
-	"apiserver/admission/noderestriction":          {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/podnodeselector":          plugin("apiserver/types/state"),
-	"apiserver/admission/podresize":                plugin("apiserver/types/state"),
-	"apiserver/admission/podtolerationrestriction": plugin("apiserver/types/state", "apiserver/admission/tolerations"),
-	// Tolerations of Pods, for several of them.
-	"apiserver/admission/tolerations": {ours: []string{"apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/noderestriction": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/pods":            plugin("apiserver/types/state", "proto"),
+	"apiserver/admission/storage":         plugin("apiserver/types/state", "proto"),
 	"apiserver/admission/admissiontest": {
-		ours:   []string{"apiserver/admission", "apiserver/types/state", "apiserver/types/tree", "proto", "raftstore/memstore"},
+		ours:   []string{"apiserver/admission", "apiserver/types/kinds", "apiserver/types/tree", "proto", "raftstore/memstore", "raftstore/view"},
 		direct: noHTTP, reach: noRaft, tests: true,
 	},
 	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
-	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/state", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/certificates":    {ours: []string{"apiserver/admission", "apiserver/access/auth", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/defaultclass":    {ours: []string{"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/eventratelimit":  {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/externalips":     {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/ownerreferences": {ours: []string{"apiserver/admission", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/plugins": {ours: []string{"proto", "apiserver/admission", "apiserver/admission/", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/state", "apiserver/types/tree", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/resourcequota": {ours: []string{
 		"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/quota", "apiserver/types/tree",
 	}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
 	"apiserver/admission/answers": {ours: []string{"internal/decoded"}, reach: noRaft},
 	// JSON as bytes: what it means is others'.

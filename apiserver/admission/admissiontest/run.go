@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
+	"github.com/quorate/quorate/raftstore/view"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -23,7 +24,7 @@ import (
 )
 
 // Run runs the cases of a file, each with a plugin of its own. It is for tests.
-func Run(t *testing.T, file string, make func(s *state.State) admission.Plugin) {
+func Run(t *testing.T, file string, make func(t *testing.T, s view.Store) admission.Plugin) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -37,7 +38,7 @@ func Run(t *testing.T, file string, make func(s *state.State) admission.Plugin) 
 			for i, h := range slices.Concat(everywhere, c.has) {
 				put(t, store, i, h)
 			}
-			if got := c.play(t, make(state.New(store))); got != c.want {
+			if got := c.play(t, make(t, store)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -139,7 +140,7 @@ func put(t *testing.T, store *memstore.Store, i int, h thing) {
 func (c *step) play(t *testing.T, p admission.Plugin) string {
 	t.Helper()
 	before, old := line(c.object), line(c.old)
-	a := c.attributes()
+	a := c.attributes(t)
 	err := ask(t.Context(), p, a)
 	if line(c.object) != before || line(c.old) != old {
 		t.Errorf("below its first level the object was changed, and not replaced: %s", line(c.object))
@@ -160,16 +161,15 @@ func (c *step) play(t *testing.T, p admission.Plugin) string {
 	return got
 }
 
-func (c *step) attributes() *admission.Attributes {
+func (c *step) attributes(t *testing.T) *admission.Attributes {
 	resource, sub, _ := strings.Cut(c.resource, "/")
 	meta := tree.As(c.object["metadata"])
 	a := &admission.Attributes{
 		Operation: admission.Operation(c.operation), Subresource: sub,
-		Resource:  schema.ParseGroupResource(resource).WithVersion("v1"),
 		Namespace: tree.Text(meta, "namespace"), Name: tree.Text(meta, "name"),
-		Kind: schema.FromAPIVersionAndKind(tree.Text(c.object, "apiVersion"), tree.Text(c.object, "kind")),
-		Old:  c.old,
+		Old: c.old,
 	}
+	a.Resource, a.Kind = known(t, schema.ParseGroupResource(resource), sub)
 	if c.operation == "DELETE" {
 		a.Old = c.object
 		return a
@@ -179,6 +179,22 @@ func (c *step) attributes() *admission.Attributes {
 		a.Object["metadata"] = maps.Clone(meta)
 	}
 	return a
+}
+
+// known is a resource in one of the versions in which it can be served, and the kind of what is written to it.
+func known(t *testing.T, gr schema.GroupResource, sub string) (schema.GroupVersionResource, schema.GroupVersionKind) {
+	t.Helper()
+	all, err := kinds.Available()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all.All() {
+		if gvr := r.GVR(); gvr.GroupResource() == gr {
+			return gvr, all.KindFor(gvr, sub)
+		}
+	}
+	t.Fatalf("there is no resource %s", gr)
+	return schema.GroupVersionResource{}, schema.GroupVersionKind{}
 }
 
 func ask(ctx context.Context, p admission.Plugin, a *admission.Attributes) error {

@@ -80,6 +80,14 @@ type env struct {
 	state      *state.State
 	kinds      *upstream.Kinds
 	namespaces *upstream.Namespaces
+	upstream   *upstream.Server
+}
+
+func newEnv(cfg Config) *env {
+	e := &env{Config: cfg, state: state.New(cfg.Store), kinds: upstream.NewKinds(cfg.Kinds, cfg.Convert)}
+	e.namespaces = upstream.NewNamespaces(e.state, e.Confirm)
+	e.upstream = e.server()
+	return e
 }
 
 // policies is what admission policies are evaluated with.
@@ -157,8 +165,7 @@ func New(cfg Config) (*admission.Chain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admission configuration: %w", err)
 	}
-	e := &env{Config: cfg, state: state.New(cfg.Store), kinds: upstream.NewKinds(cfg.Kinds, cfg.Convert)}
-	e.namespaces = upstream.NewNamespaces(e.state, e.Confirm)
+	e := newEnv(cfg)
 	chain := []admission.Named{{Name: "AdmissionSuspensions", Plugin: cfg.Suspensions.Plugin()}}
 	var all Loaded
 	sum := sha256.New()

@@ -235,8 +235,8 @@ func TestNew(t *testing.T) {
 		{"disabled", Config{Disable: []string{"DefaultStorageClass"}}, "DefaultIngressClass", "DefaultStorageClass", ""},
 		{"enabled, with its configuration", Config{Enable: []string{"EventRateLimit"}, File: rated}, "EventRateLimit", "", ""},
 		{"off, with a configuration", Config{File: bad}, "DefaultStorageClass", "EventRateLimit", ""},
-		{"enabled without its configuration", Config{Enable: []string{"EventRateLimit"}}, "", "", "admission plugin EventRateLimit: limits: Invalid value: null: must not be empty"},
-		{"enabled with a bad configuration", Config{Enable: []string{"EventRateLimit"}, File: bad}, "", "", "admission plugin EventRateLimit: limits"},
+		{"enabled without its configuration", Config{Enable: []string{"EventRateLimit"}}, "", "", "admission plugin EventRateLimit: couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty"},
+		{"enabled with a bad configuration", Config{Enable: []string{"EventRateLimit"}, File: bad}, "", "", "admission plugin EventRateLimit: couldn't init admission plugin \"EventRateLimit\": limits"},
 		{"an unknown name", Config{Enable: []string{"A"}}, "", "", "enable-admission-plugins: no such admission plugin"},
 		{"a file that is missing", Config{File: "missing.yaml"}, "", "", "admission configuration: open missing.yaml"},
 	} {

@@ -39,7 +39,7 @@ type Config struct {
 }
 
 func (c *Config) matcher() *matching.Matcher {
-	return matching.NewMatcher(c.Namespaces, c.Namespaces.Client())
+	return matching.NewMatcher(c.Namespaces, &upstream.Client{Namespaces: c.Namespaces})
 }
 
 const group = "admissionregistration.k8s.io"

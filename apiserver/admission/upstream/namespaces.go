@@ -3,17 +3,13 @@ package upstream
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	listersv1 "k8s.io/client-go/listers/core/v1"
 )
 
@@ -80,39 +76,13 @@ func (n *Namespaces) List(labels.Selector) ([]*corev1.Namespace, error) {
 	return nil, errors.NewMethodNotSupported(namespacesGR, "list")
 }
 
-// Client is a client that can get namespaces, and nothing else.
-func (n *Namespaces) Client() kubernetes.Interface { return client{n: n} }
-
-// client has nil interfaces for everything that is not asked of it.
-type client struct {
-	kubernetes.Interface
-	n *Namespaces
-}
-
-func (c client) CoreV1() typedv1.CoreV1Interface { return coreClient{n: c.n} }
-
-type coreClient struct {
-	typedv1.CoreV1Interface
-	n *Namespaces
-}
-
-func (c coreClient) Namespaces() typedv1.NamespaceInterface { return namespaceClient{n: c.n} }
-
-type namespaceClient struct {
-	typedv1.NamespaceInterface
-	n *Namespaces
-}
-
-// confirmTimeout bounds a confirmed read: upstream's matchers ask without a context.
-const confirmTimeout = 10 * time.Second
-
-// Get looks once more when the state is up to date: upstream's matchers ask it for a namespace
-// that the lister does not have.
-func (c namespaceClient) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
-	defer cancel()
-	if err := c.n.confirm(ctx); err != nil {
-		return nil, err
-	}
-	return c.n.Get(name)
+// Show makes the namespaces visible to a plugin, which gets them by their names.
+func (n *Namespaces) Show(i *Informers) {
+	Show(i, func(name string) (*corev1.Namespace, error) {
+		ns, err := n.Get(name)
+		if errors.IsNotFound(err) {
+			return nil, nil
+		}
+		return ns, err
+	}, nil, nil)
 }

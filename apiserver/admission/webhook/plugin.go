@@ -130,7 +130,7 @@ func newMutating(cfg Config, p *generic.Webhook, dir string) (*Mutating, error) 
 		}
 		return all
 	})
-	return &Mutating{hooks{s.update, unreadableOf(cfg, mutatingResource, all), files}, p}, prepare(cfg, p, &factory{mutating: s})
+	return &Mutating{hooks{s.update, unreadableOf(cfg, mutatingResource, all), files}, p}, prepare(cfg, p, shown(s))
 }
 
 // NewValidating is NewMutating for a Validating.
@@ -162,7 +162,7 @@ func newValidating(cfg Config, p *generic.Webhook, dir string) (*Validating, err
 		}
 		return all
 	})
-	return &Validating{hooks{s.update, unreadableOf(cfg, validatingResource, all), files}, p}, prepare(cfg, p, &factory{validating: s})
+	return &Validating{hooks{s.update, unreadableOf(cfg, validatingResource, all), files}, p}, prepare(cfg, p, shown(s))
 }
 
 // sourceOf are the configurations of a resource.
@@ -181,12 +181,12 @@ func (h *hooks) consult(a *admission.Attributes) {
 }
 
 // prepare gives upstream's plugin what it needs.
-func prepare(cfg Config, w *generic.Webhook, f *factory) error {
-	f.namespaces = cfg.Namespaces
+func prepare(cfg Config, w *generic.Webhook, configurations *upstreams.Informers) error {
+	cfg.Namespaces.Show(configurations)
 	w.SetServiceResolver(resolver(cfg.Resolve))
 	w.SetAuthenticationInfoResolverWrapper(cfg.wrapped)
-	w.SetExternalKubeClientSet(cfg.Namespaces.Client())
-	w.SetExternalKubeInformerFactory(f)
+	w.SetExternalKubeClientSet(&upstreams.Client{Namespaces: cfg.Namespaces})
+	w.SetExternalKubeInformerFactory(configurations)
 	w.SetAuthorizer(upstreams.Authorizer(cfg.Authorizer))
 	if err := w.ValidateInitialization(); err != nil {
 		return fmt.Errorf("initialize: %w", err)

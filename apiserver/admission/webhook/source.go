@@ -1,13 +1,13 @@
 package webhook
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	upstreams "github.com/quorate/quorate/apiserver/admission/upstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -102,12 +102,28 @@ func same[P metav1.Object](a, b []P) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.EqualFunc(a, b, func(x, y P) bool { return any(x) == any(y) }))
 }
 
-// List is that of upstream's listers. The caller sorts what it is given.
-func (s *source[P]) List(labels.Selector) ([]P, error) {
+// visible is what the lister shows.
+func (s *source[P]) visible() []P {
 	if listed := s.listed.Load(); listed != nil {
-		return append([]P(nil), *listed...), nil
+		return *listed
 	}
-	return nil, nil
+	return nil
+}
+
+// shown are the configurations as upstream's plugin lists them. It never gets one by its name.
+func shown[T any, P interface {
+	*T
+	metav1.Object
+}](s *source[P]) *upstreams.Informers {
+	list := func() (all []*T) {
+		for _, p := range s.visible() {
+			all = append(all, p)
+		}
+		return all
+	}
+	i := &upstreams.Informers{}
+	upstreams.Show(i, func(string) (*T, error) { return nil, errors.ErrUnsupported }, list, s.AddEventHandler)
+	return i
 }
 
 // AddEventHandler keeps a handler. It is called before update is.
