@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -94,6 +95,9 @@ func (w *WAL) list() (numbers []uint64, err error) {
 			// Whatever else has such a name is no room for a segment.
 			if info, err := f.Info(); err == nil && info.Mode().IsRegular() && info.Size() >= int64(w.o.SegmentBytes) {
 				w.spares.names = append(w.spares.names, name)
+				if n, err := strconv.ParseUint(strings.TrimSuffix(name, spareSuffix), 10, 64); err == nil {
+					w.spares.last = max(w.spares.last, n)
+				}
 			} else if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
 				return nil, err
 			}

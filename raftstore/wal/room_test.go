@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -323,4 +324,31 @@ func TestSpareIsCleaned(t *testing.T) {
 	if last := mustOpen(t, dir, o).LastIndex(); last != 4 {
 		t.Errorf("the next start finds %d entries", last)
 	}
+}
+
+// TestSpareNames: no spare segment is made under the name of one that is being made a segment, also after another start.
+func TestSpareNames(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{SegmentBytes: 4096, Spares: 3}
+	w, err := Open(dir, o)
+	must(t, err)
+	must(t, w.Reserve())
+	taken := w.spares.names[2]
+	w.spares.names = w.spares.names[:2] // as prepareSpare has it meanwhile
+	must(t, w.Reserve())
+	if len(w.spares.names) != 3 || slices.Contains(w.spares.names, taken) {
+		t.Errorf("%s is being prepared, and there are %q", taken, w.spares.names)
+	}
+	must(t, w.Close())
+	w, err = Open(dir, o)
+	must(t, err)
+	had := slices.Clone(w.spares.names)
+	w.spares.names = nil
+	must(t, w.Reserve())
+	for _, name := range w.spares.names {
+		if slices.Contains(had, name) {
+			t.Errorf("%s was there", name)
+		}
+	}
+	must(t, w.Close())
 }

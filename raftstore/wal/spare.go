@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,9 @@ const spareSuffix = ".spare"
 // for others. Their content counts for nothing until then: it is made zeros.
 type spares struct {
 	making sync.Mutex // held by Reserve
+	// last is the number in the name of the newest one. No name is used twice: one that is being made a segment has
+	// it until it is one, and another file in its place would be the segment then. For Reserve.
+	last uint64
 
 	mu    sync.Mutex
 	names []string
@@ -93,17 +95,15 @@ const probeBytes = 64 << 10
 func (w *WAL) Reserve() error {
 	w.spares.making.Lock()
 	defer w.spares.making.Unlock()
-	for number := 1; ; number++ {
-		name := strconv.Itoa(number) + spareSuffix
+	for {
 		w.spares.mu.Lock()
-		whole, there := len(w.spares.names) >= w.o.Spares, slices.Contains(w.spares.names, name)
+		whole := len(w.spares.names) >= w.o.Spares
 		w.spares.mu.Unlock()
 		if whole {
 			return nil
 		}
-		if there {
-			continue
-		}
+		w.spares.last++
+		name := strconv.FormatUint(w.spares.last, 10) + spareSuffix
 		if err := w.makeSpare(name); err != nil {
 			return w.asNoRoom(fmt.Errorf("make %s: %w", name, err))
 		}
