@@ -23,6 +23,13 @@ type Incoming struct {
 	loaded *mvcc.State
 }
 
+// overwritten says that a newer one has the file.
+func (in *Incoming) overwritten() {
+	if !in.gone.Swap(true) {
+		in.loaded = nil
+	}
+}
+
 // Receive reads a snapshot stream to its end into state.db.incoming, verifies
 // everything and makes it durable. On an error there is no such file that was
 // not there before, and state.db is never touched. One call at a time.

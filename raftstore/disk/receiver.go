@@ -31,6 +31,7 @@ type receiver struct {
 	count  uint64 // records, as the trailer says
 	ended  bool   // the trailer is behind
 	err    error  // of the stream, or of the first one who failed
+	least  uint64 // applied index that the state must have
 
 	now     *batch // that is being filled
 	idle    chan *batch
@@ -367,6 +368,9 @@ func (r *receiver) finish(commit CommitFunc) (*Incoming, error) {
 	r.wait()
 	if r.err == nil {
 		r.err = r.whole()
+	}
+	if r.err == nil && r.header.Applied < r.least {
+		r.err = fmt.Errorf("a state at %d, and one at %d is awaited: %w", r.header.Applied, r.least, ErrLate)
 	}
 	if r.err != nil {
 		return nil, r.drop()

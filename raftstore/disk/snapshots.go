@@ -239,6 +239,9 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	s.written.Store(m.Index)
 	failpoint("meta.written")
 	if in != nil {
+		if s.incoming != nil {
+			s.incoming.overwritten()
+		}
 		s.incoming = in
 	}
 	return nil
@@ -330,15 +333,41 @@ func (s *sink) close() error {
 	if s.in == nil {
 		return s.store.finish(s.meta, nil)
 	}
+	s.in.least = s.store.awaited()
 	in, err := s.in.finish(s.store.db.o.Commit)
 	if err != nil {
 		return fmt.Errorf("receive snapshot: %w", err)
 	}
 	failpoint("install.received")
-	if err := s.store.finish(s.meta, in); err != nil {
-		return errors.Join(err, s.store.db.discard(in))
+	err = s.store.finish(s.meta, in)
+	if err == nil || s.store.takesOver(in) {
+		return err
 	}
-	return nil
+	return errors.Join(err, s.store.db.discard(in))
+}
+
+// awaited is the applied index of the newest snapshot if only its received file has that: its Restore found no room for
+// what it needs first. 0: state.db has it.
+func (s *SnapshotStore) awaited() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta == nil || s.incoming == nil || s.incoming.gone.Load() || s.meta.DataIndex <= uint64(s.db.Durable()) {
+		return 0
+	}
+	return s.meta.DataIndex
+}
+
+// takesOver has a received state that is not to be the newest snapshot stand in for that one, whose file it has
+// overwritten, and reports whether that one is still awaited.
+func (s *SnapshotStore) takesOver(in *Incoming) bool {
+	if s.awaited() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.incoming.overwritten()
+	s.incoming = in
+	return true
 }
 
 // Cancel drops a snapshot that is not closed.

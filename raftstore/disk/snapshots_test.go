@@ -362,6 +362,51 @@ func TestMetaNamesWhatIsOnDisk(t *testing.T) {
 	}
 }
 
+// TestAwaitedSnapshot: while the newest snapshot's data are in its received file alone, because its Restore found no
+// room, other snapshots do not take them away, whatever becomes of these.
+func TestAwaitedSnapshot(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		state   int
+		refused bool // what follows in the log forbids it
+		want    error
+		left    uint64 // applied index in the received file
+	}{
+		{"a newer one", 300, false, nil, 300},
+		{"a newer one that comes too late", 300, true, ErrLate, 300},
+		{"an older one", 150, false, ErrLate, 200},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, 100)
+			receive := func(at int) error {
+				sink, err := n.create(uint64(at))
+				must(t, err)
+				_, err = sink.Write(backup(t, at))
+				must(t, err)
+				return sink.Close()
+			}
+			must(t, receive(200))
+			n.snaps.RefuseLate(func(uint64, uint64, bool) bool { return row.refused })
+			if err := receive(row.state); !errors.Is(err, row.want) {
+				t.Errorf("%v, want %v", err, row.want)
+			}
+			in, err := n.db.findIncoming()
+			must(t, err)
+			if in == nil || in.state.Applied != row.left {
+				t.Fatalf("the received file is %+v, want one at %d", in, row.left)
+			}
+			dir := n.db.dir
+			must(t, n.db.Close())
+			again, err := openNode(dir)
+			must(t, err)
+			defer again.db.Close()
+			if at := uint64(mustLoad(t, again.db).Applied()); at != row.left {
+				t.Errorf("the next start has the state at %d, want %d", at, row.left)
+			}
+		})
+	}
+}
+
 // TestReceivedIsTold: who asks for it is told of each snapshot that was received, and of one for which the disk had no room.
 func TestReceivedIsTold(t *testing.T) {
 	disk := smallDisk(t, 8192)
