@@ -256,3 +256,80 @@ func BenchmarkAppendDuringCut(b *testing.B) {
 	b.ReportMetric(float64(cut.Milliseconds())/float64(b.N), "ms/cut")
 	b.ReportMetric(float64(len(beside))/float64(b.N), "appends/cut")
 }
+
+// TestCutBehindAFailedOne: while a cut is under way Raft may read where the log begins, and cut from there on
+// when the disk has refused the rest of it.
+func TestCutBehindAFailedOne(t *testing.T) {
+	store, err := openPieces(t.TempDir())
+	must(t, err)
+	full, fatal := true, 0
+	l := newLog(refusing{store, &full}, LogOptions{Full: func(error) {}, Fatal: func(error) { fatal++ }, Snapshot: func() uint64 { return 300 }})
+	defer l.Close()
+	must(t, l.StoreLogs(logs(1, 1, 400, 10)))
+	if err := l.CutFront(100); !errors.Is(err, ErrNoRoom) {
+		t.Fatal(err)
+	}
+	full = false
+	must(t, l.DeleteRange(101, 200))
+	first, err := l.FirstIndex()
+	must(t, err)
+	last, err := l.LastIndex()
+	must(t, err)
+	if first != 201 || last != 400 || fatal > 0 {
+		t.Errorf("%d to %d are left, %d times fatal", first, last, fatal)
+	}
+}
+
+// refusing is a backend that deletes nothing for want of room.
+type refusing struct {
+	logBackend
+	full *bool
+}
+
+func (r refusing) DeleteRange(min, max uint64) error {
+	if *r.full {
+		return ErrNoRoom
+	}
+	return r.logBackend.DeleteRange(min, max)
+}
+
+func (r refusing) DeleteFront(max uint64) (bool, error) {
+	if *r.full {
+		return false, ErrNoRoom
+	}
+	return r.logBackend.DeleteFront(max)
+}
+
+// TestDiscardAwaitsRoom: what an installed snapshot replaces goes when there is room for the note of it, or
+// the node ends.
+func TestDiscardAwaitsRoom(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, err := openPieces(t.TempDir())
+			must(t, err)
+			full, refused, end := true, 0, make(chan struct{})
+			l := newLog(refusing{store, &full}, LogOptions{Full: func(error) { refused++ }, Fatal: func(err error) { t.Error(err) }, Ends: end})
+			defer l.Close()
+			must(t, l.StoreLogs(logs(1, 1, 400, 10)))
+			done := make(chan error, 1)
+			go func() { done <- l.Discard(1, 400) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if len(done) > 0 || refused < 100 {
+				t.Errorf("it has ended, and was refused %d times", refused)
+			}
+			if ends {
+				close(end)
+			} else {
+				full = false
+			}
+			last, err := uint64(0), <-done
+			if errors.Is(err, ErrNoRoom) != ends {
+				t.Error(err)
+			}
+			if last, err = l.LastIndex(); err != nil || (last == 0) == ends {
+				t.Errorf("the log ends at %d, %v", last, err)
+			}
+		})
+	}
+}

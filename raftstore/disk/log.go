@@ -204,17 +204,25 @@ func (l *Log) set(what string, f func() error) error {
 			return err
 		}
 		l.o.Full(err)
-		select {
-		case <-l.o.Ends:
+		if !l.waits() {
 			l.o.Fatal(err)
 			return err
-		case <-time.After(setAgain):
 		}
 	}
 }
 
-// setAgain is how long to wait before another attempt to write the stable store.
-const setAgain = 100 * time.Millisecond
+// writeAgain is how long to wait before another attempt of a write that has to find room.
+const writeAgain = 100 * time.Millisecond
+
+// waits waits before another attempt. It reports false if this node ends.
+func (l *Log) waits() bool {
+	select {
+	case <-l.o.Ends:
+		return false
+	case <-time.After(writeAgain):
+		return true
+	}
+}
 
 func (l *Log) inTurn(what string, f func() error) error {
 	l.turn <- struct{}{}
@@ -308,7 +316,8 @@ func (l *Log) DeleteRange(min, max uint64) error {
 		return err
 	}
 	if max < last {
-		max = l.unheld(max)
+		// Raft may have read where the log begins while a cut was under way that then found no room: what that has left goes now.
+		min, max = first, l.unheld(max)
 	} else if last > 0 {
 		// The entries that are to take their place must find room, or Raft goes on from those that are gone: see forgets.
 		if err := l.write("prepare a segment", l.backend.PrepareNext); err != nil {
@@ -322,6 +331,16 @@ func (l *Log) DeleteRange(min, max uint64) error {
 // that they were never committed. Both bounds are inclusive.
 func (l *Log) Drop(min, max uint64) error {
 	return l.cut(min, max)
+}
+
+// Discard is Drop that waits until there is room for the note of it, as a write of the stable store does: it is for an
+// installed snapshot, which nobody can take back.
+func (l *Log) Discard(min, max uint64) error {
+	for {
+		if err := l.cut(min, max); !errors.Is(err, ErrNoRoom) || !l.waits() {
+			return err
+		}
+	}
 }
 
 // GetLog implements raft.LogStore. The entry's data is shared. A damaged entry is
