@@ -136,6 +136,7 @@ func (s *Store) admit(req any, id raft.ServerID, addr raft.ServerAddress) error 
 			p.index = r.PrevLogEntry
 		}
 		s.transport.promised(id, p)
+		s.skipBelow(r)
 	}
 	return nil
 }

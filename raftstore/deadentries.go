@@ -52,7 +52,7 @@ func dropDead(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark) err
 		}
 		return fmt.Errorf("entries %d to %d, a snapshot at %d of term %d: %w", first, last, at, term, ErrDeadEntries)
 	}
-	if err := log.Drop(first, last); err != nil {
+	if err := log.Discard(first, last); err != nil {
 		return fmt.Errorf("drop dead entries: %w", err)
 	}
 	return nil
@@ -196,6 +196,28 @@ func (l logBehind) LastIndex() (uint64, error) {
 		return 0, nil // see GetLog
 	}
 	return at, nil
+}
+
+// skipBelow has a message of a leader begin at this node's newest snapshot if it begins before that, where this
+// node has no entries to compare. Those are the leader's, because a snapshot has what is committed. The library
+// refuses such a message, and its leader goes back by an entry each time, to the first one that it has: for ever, unless
+// its log begins behind the snapshot. A leader may be that far behind when answers are lost, and a full disk keeps few entries.
+func (s *Store) skipBelow(r *raft.AppendEntriesRequest) {
+	if s.snapshots == nil || isHeartbeat(r) {
+		return
+	}
+	at, term, _ := s.snapshots.Newest()
+	if r.PrevLogEntry >= at || term > r.Term {
+		return
+	}
+	if first, err := s.log.FirstIndex(); err != nil || first > 0 && first <= r.PrevLogEntry {
+		return
+	}
+	skip := min(at-r.PrevLogEntry, uint64(len(r.Entries)))
+	if skip == at-r.PrevLogEntry && r.Entries[skip-1].Term != term {
+		return // not the leader of this cluster: Raft knows what to do
+	}
+	r.PrevLogEntry, r.PrevLogTerm, r.Entries = at, term, r.Entries[skip:]
 }
 
 // noteApplied sets fromLog at a start: the state's newest entry counts if the log holds

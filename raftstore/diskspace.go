@@ -241,14 +241,6 @@ func (d *diskSpace) slowest(now time.Time) (index uint64) {
 	return index
 }
 
-// mayBeFull reports whether a voter has said that its disk has room for compaction only, or has said nothing yet while disks are low.
-func (d *diskSpace) mayBeFull(id proto.NodeID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r := d.others[id]
-	return r.GetLevel() == diskFull || r.DiskSpace == nil && len(d.cluster.Nodes) > 0
-}
-
 // lead has a new leader give Raft nothing before it has judged the disks, if one is known to be low: what the leader before it has given is on its way.
 func (d *diskSpace) lead() {
 	d.mu.Lock()

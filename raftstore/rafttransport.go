@@ -210,9 +210,10 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
-	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term && t.store.disks.mayBeFull(proto.NodeID(id)) {
-		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time, as far as to a
-		// snapshot. Of a log that does end earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
+	if err == nil && !resp.Success && !resp.NoRetryBackoff && resp.Term == args.Term {
+		// Raft takes a refusal for a log that ends earlier, and would go back by an entry each time: to a snapshot, or, if its
+		// own log still has them, to entries that the follower has cut off, which it can never match. Of a log that does end
+		// earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
 		t.tellCommitted(id, target, args)
 		return errFollowerFull
 	}

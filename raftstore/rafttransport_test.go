@@ -3,7 +3,6 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,7 +173,8 @@ func (r refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, req *raft
 	return nil
 }
 
-// TestFullFollower: Raft is told of a refusal, unless it is for want of room. Then the follower is told what is committed of what it has.
+// TestFullFollower: Raft is told of a refusal, unless the follower could not store the entries. Then the follower is told what is committed of what
+// it has.
 func TestFullFollower(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
@@ -184,30 +184,18 @@ func TestFullFollower(t *testing.T) {
 	term := m.raft.CurrentTerm()
 	for _, row := range []struct {
 		name   string
-		disk   proto.DiskSpace_Level // -1: it has said nothing
-		low    string                // a node that is known to be low
 		with   raft.AppendEntriesResponse
 		want   error
 		commit uint64
 		told   uint64 // in a message without entries; 0: none is sent
 	}{
-		{"a full disk", diskFull, "", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 9, 7},
-		{"a disk with room", diskLow, "y", raft.AppendEntriesResponse{Term: term}, nil, 9, 0},
-		{"a disk of which nothing is known", -1, "", raft.AppendEntriesResponse{Term: term}, nil, 9, 0},
-		{"nor of this one, and others are low", -1, "y", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 9, 7},
-		{"nothing new is committed", diskFull, "", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 5, 5},
-		{"nothing is committed", diskFull, "", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 0, 0},
-		{"a log that ends earlier", diskFull, "", raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil, 9, 0},
-		{"a later term", diskFull, "", raft.AppendEntriesResponse{Term: term + 1}, nil, 9, 0},
-		{"entries that were taken", diskFull, "", raft.AppendEntriesResponse{Term: term, Success: true}, nil, 9, 0},
+		{"no room", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 9, 7},
+		{"nothing new is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 5, 5},
+		{"nothing is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 0, 0},
+		{"a log that ends earlier", raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil, 9, 0},
+		{"a later term", raft.AppendEntriesResponse{Term: term + 1}, nil, 9, 0},
+		{"entries that were taken", raft.AppendEntriesResponse{Term: term, Success: true}, nil, 9, 0},
 	} {
-		m.disks.resign()
-		if row.disk >= 0 {
-			m.disks.note("z", &proto.DiskSpace{Level: row.disk})
-		}
-		m.disks.mu.Lock()
-		m.disks.cluster = &proto.DiskSpace{Nodes: strings.Fields(row.low)}
-		m.disks.mu.Unlock()
 		var last raft.AppendEntriesRequest
 		n := newRaftTransport(refusing{with: row.with, last: &last})
 		n.store = m.Store
