@@ -240,7 +240,7 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	}
 	failpoint("restore.log")
 	m := newMeta(rec.Applied, rec.AppliedTerm, c, 1)
-	m.DataIndex = rec.Applied
+	m.DataIndex, m.Received = rec.Applied, &rec.Applied
 	return m.write(dir)
 }
 

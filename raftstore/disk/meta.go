@@ -25,9 +25,22 @@ type meta struct {
 	Index, Term uint64
 	// DataIndex is the applied index that the data had at least. It is below
 	// Index if the last entries carried no command.
-	DataIndex          uint64
+	DataIndex uint64
+	// Received is the newest applied index that came with a snapshot of another node, or a backup, and not through
+	// the log: see LogLost. Nil: the process that wrote this did not say; then it may be DataIndex.
+	Received           *uint64 `json:",omitempty"`
 	ConfigurationIndex uint64
 	Servers            []server
+}
+
+func (m *meta) received() uint64 {
+	switch {
+	case m == nil:
+		return 0
+	case m.Received == nil:
+		return m.DataIndex
+	}
+	return *m.Received
 }
 
 type server struct{ Suffrage, ID, Address string }

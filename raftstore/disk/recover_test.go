@@ -167,6 +167,7 @@ func TestSurvivorLogLost(t *testing.T) {
 		name        string
 		first, last int
 		index, data uint64 // of the snapshot
+		local       bool   // it is of this node itself
 		forget      bool   // raft.db is emptied
 		lost        bool
 		upTo        int // what is kept
@@ -177,6 +178,8 @@ func TestSurvivorLogLost(t *testing.T) {
 		{name: "the state has gone on from the data, the log has not", first: 651, last: 680, index: 650, data: 690, lost: true, upTo: applied},
 		{name: "emptied right after a local snapshot", first: 600, last: applied, index: applied, data: applied, forget: true, lost: true, upTo: applied},
 		{name: "emptied behind a local snapshot", first: 600, last: 800, index: 650, data: 650, forget: true, lost: true, upTo: applied},
+		{name: "of this node itself, with data ahead of its index, and an old copy of the log", first: 600, last: applied - 1, index: 650, data: applied, local: true, lost: true, upTo: applied},
+		{name: "of this node itself, with data ahead of its index", first: 600, last: applied, index: 650, data: applied, local: true, upTo: applied},
 		{name: "entries without a command behind the state", first: 600, last: 720, index: 710, data: applied, upTo: 720},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -185,6 +188,9 @@ func TestSurvivorLogLost(t *testing.T) {
 			meta, err := readMeta(dir)
 			must(t, err)
 			meta.DataIndex = c.data
+			if c.local {
+				meta.Received = new(uint64)
+			}
 			must(t, meta.write(dir))
 			if c.forget {
 				must(t, os.Truncate(filepath.Join(dir, stableFile), 0))

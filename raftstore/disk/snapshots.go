@@ -106,6 +106,14 @@ func (s *SnapshotStore) Newest() (index, term, data uint64) {
 	return s.meta.Index, s.meta.Term, s.meta.DataIndex
 }
 
+// ReceivedData is the newest applied index that came with a snapshot of another node or a backup, as far as the newest
+// snapshot says.
+func (s *SnapshotStore) ReceivedData() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta.received()
+}
+
 // RefuseLate sets who knows, of a received snapshot, that the node's log has gone on from
 // its last entry, and in a way that must not be undone. Call it before Raft starts.
 //
@@ -142,8 +150,9 @@ func (s *SnapshotStore) Written() uint64 { return s.written.Load() }
 func (s *SnapshotStore) Advance(index, term uint64, configuration raft.Configuration, configurationIndex uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	received := s.meta.received()
 	s.meta = newMeta(index, term, configuration, configurationIndex)
-	s.meta.DataIndex = index
+	s.meta.DataIndex, s.meta.Received = index, &received
 	s.newest.Store(index)
 }
 
@@ -227,9 +236,10 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	// Of a local snapshot the index may exceed it: the state machine does not see
 	// entries without a command. FSM.Snapshot has synced everything below. A received
 	// one that is older than the state will be dropped by Restore.
-	m.DataIndex = uint64(s.db.Durable())
+	received := s.meta.received()
+	m.DataIndex, m.Received = uint64(s.db.Durable()), &received
 	if in != nil {
-		m.DataIndex = max(m.DataIndex, in.state.Applied)
+		m.DataIndex, received = max(m.DataIndex, in.state.Applied), max(received, in.state.Applied)
 	}
 	if err := s.files.write(m); err != nil {
 		return err
