@@ -47,7 +47,8 @@ type acknowledged struct {
 	mu      sync.Mutex
 	starts  map[proto.NodeID]promises // the oldest first
 	lost    map[proto.NodeID]*proto.LostEntries
-	changes uint64 // since this process started
+	refuted map[proto.NodeID]*proto.LostEntries // see found
+	changes uint64                              // since this process started
 }
 
 // note adds a promise.
@@ -96,12 +97,17 @@ func (a *acknowledged) of(id proto.NodeID) promises {
 	return slices.Clone(a.starts[id])
 }
 
-// found forgets that a node has lost entries: it has come back with them.
+// found forgets that a node has lost entries: it has come back with them. What others then go on saying of that loss
+// is not taken over again: two nodes would pass it to and fro, each a moment before it finds the node itself.
 func (a *acknowledged) found(id proto.NodeID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.lost[id] != nil {
+	if l := a.lost[id]; l != nil {
 		delete(a.lost, id)
+		if a.refuted == nil {
+			a.refuted = map[proto.NodeID]*proto.LostEntries{}
+		}
+		a.refuted[id] = l
 		a.changes++
 	}
 }
@@ -134,6 +140,7 @@ func (a *acknowledged) keep(member func(proto.NodeID) bool) {
 	}
 	maps.DeleteFunc(a.starts, func(id proto.NodeID, _ promises) bool { return gone(id) })
 	maps.DeleteFunc(a.lost, func(id proto.NodeID, _ *proto.LostEntries) bool { return gone(id) })
+	maps.DeleteFunc(a.refuted, func(id proto.NodeID, _ *proto.LostEntries) bool { return !member(id) })
 }
 
 // all returns everything in the order of ids, and a number that grows with each change.
@@ -161,10 +168,17 @@ func (a *acknowledged) add(known []*proto.Acknowledgement, lost []*proto.LostEnt
 		}
 	}
 	for _, l := range lost {
-		if member(proto.NodeID(l.NodeId)) {
+		if id := proto.NodeID(l.NodeId); member(id) && !a.isRefuted(id, l) {
 			a.lose(l)
 		}
 	}
+}
+
+func (a *acknowledged) isRefuted(id proto.NodeID, l *proto.LostEntries) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.refuted[id]
+	return was != nil && was.FoundUnix == l.FoundUnix && was.ToNodeId == l.ToNodeId && was.Term == l.Term && was.LastLogIndex == l.LastLogIndex
 }
 
 // acknowledgedFile is beside the log. It is evidence against others: without it, after a loss of power, there is less of
