@@ -84,9 +84,16 @@ func Open(cfg Config) (*Store, error) {
 		cfg.Logger.Warn("on a full disk this node may have to wait for room", "err", err)
 	}
 	s := newStore(cfg)
+	opened := false
+	defer func() {
+		if !opened {
+			s.cancel() // also if Fatal ends this goroutine: what waits for this store must not wait for good
+		}
+	}()
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())
 	}
+	opened = true
 	return s, nil
 }
 
