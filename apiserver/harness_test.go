@@ -101,16 +101,10 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 			t.Errorf("close store: %v", err)
 		}
 	})
-	if err := e.loops(controllers.Config{}).EnsureNamespaces(context.Background()); err != nil {
+	if err := controllers.EnsureNamespaces(context.Background(), api.Objects()); err != nil {
 		t.Fatal(err)
 	}
 	return e
-}
-
-// loops are the controllers over the objects of the server.
-func (e *env) loops(cfg controllers.Config) *controllers.Loops {
-	cfg.Published, cfg.Definitions, cfg.Observer = e.mem.Published, e.definitions, failures{e.t}
-	return controllers.NewLoops(e.api.Objects(), cfg)
 }
 
 // failures tells the log of a test which controllers failed.
@@ -127,10 +121,11 @@ func (leading) LeaderChanged() <-chan struct{} { return nil }
 
 // run runs controllers until stop is called, or the test ends.
 func (e *env) run(cfg controllers.Config) (stop func()) {
+	cfg.Published, cfg.Definitions, cfg.Observer = e.mem.Published, e.definitions, failures{e.t}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := e.loops(cfg).Run(ctx, leading{}); err != nil {
+		if err := controllers.NewManager(e.api.Objects(), cfg).Run(ctx, leading{}); err != nil {
 			e.t.Errorf("controllers: %v", err)
 		}
 	})

@@ -172,21 +172,21 @@ func (n *Node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.loops = n.newLoops(definitions, authorizer)
+	n.controllers = n.newControllers(definitions, authorizer)
 	n.http = n.httpServer(n.refusing.before(beside(n.api, audited(n.audit, n.manager.JoinHandler()))))
 	n.listener.Guard(n.http, n.cfg.HTTP2Server == HTTP2Standard)
 	return nil
 }
 
-// newLoops returns what this node does when it leads.
-func (n *Node) newLoops(definitions *crd.Registry, authorizer auth.Authorizer) *controllers.Loops {
+// newControllers returns what this node does when it leads.
+func (n *Node) newControllers(definitions *crd.Registry, authorizer auth.Authorizer) *controllers.Manager {
 	cert, signer := n.pki.APIAuthority()
 	joining := controllers.Joining{Endpoint: n.cfg.ControlPlaneEndpoint, Version: n.kubernetesVersion()}
 	if n.cfg.ServingCert == "" { // else it is not known whom machines should trust
 		joining.Server = n.URL
 	}
 	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
-	return controllers.NewLoops(n.api.Objects(), controllers.Config{
+	return controllers.NewManager(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
 		Members:       n.memberObjects(),

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/apiserver/observe/health"
 	"github.com/quorate/quorate/apiserver/types/kinds"
@@ -155,7 +156,7 @@ func (n *Node) ensureRolesOnce(ctx context.Context) error {
 	if err := n.readsIndex(ctx); err != nil { // what this node has may be old
 		return err
 	}
-	return n.loops.EnsureRoles(ctx)
+	return controllers.EnsureRoles(ctx, n.api.Objects(), n.log)
 }
 
 // hasPriorityClasses succeeds for good when it has once, as that of roles does. Where the group is switched

@@ -82,7 +82,7 @@ type Node struct {
 	fairness    *fairness.Controller               // nil: switched off
 	flowControl *fairness.View                     // what its objects say; nil with it
 	api         *apiserver.Server
-	loops       *controllers.Loops
+	controllers *controllers.Manager
 	tokenKeys   *tokenKeys
 	roles       *rbac.Authorizer
 	podsOfNodes *view.FieldIndex
@@ -263,7 +263,7 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	run("aggregated API servers", func(ctx context.Context) error { return n.aggregator.Run(ctx, n.api.Objects().WatchTable) })
 	run("roles", n.ensureRoles)
-	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
+	run("controllers", func(ctx context.Context) error { return n.controllers.Run(ctx, n.store) })
 	if n.fairness != nil {
 		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })
 		run("flow control", func(ctx context.Context) error {

@@ -17,8 +17,8 @@ import (
 // TestAvailability: the status says what is in the way of a server's answer, one thing after the other.
 func TestAvailability(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{AvailabilityController}})
-	e.loops.cfg.Aggregator = aggregator.New(aggregator.Config{
-		Store: e.store, Builtin: e.loops.objects.Kinds(), Certificate: func() *tls.Certificate { return &tls.Certificate{} }, Log: slog.New(slog.DiscardHandler),
+	e.manager.cfg.Aggregator = aggregator.New(aggregator.Config{
+		Store: e.store, Builtin: e.objects.Kinds(), Certificate: func() *tls.Certificate { return &tls.Certificate{} }, Log: slog.New(slog.DiscardHandler),
 		Resolve: func(context.Context, string, string, int32) (string, error) { return "192.0.2.1:443", nil },
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way") },
 	})

@@ -86,7 +86,7 @@ func (k *apiServiceKeeper) sync(ctx context.Context) error {
 		if there[name] || want.Labels[automanaged] == managedOnStart && k.done[name] {
 			continue
 		}
-		err := k.l.client().Create(ctx, apiServicesGVR, "", want)
+		err := k.l.api.Create(ctx, apiServicesGVR, "", want)
 		if apierrors.IsAlreadyExists(err) {
 			continue // another one's change wakes this loop again
 		}
@@ -115,11 +115,11 @@ func (k *apiServiceKeeper) check(ctx context.Context, v *mvcc.Version, want *api
 	var err error
 	switch {
 	case want == nil:
-		err = k.l.client().Delete(ctx, apiServicesGVR, "", v.Key, has.UID)
+		err = k.l.api.Delete(ctx, apiServicesGVR, "", v.Key, has.UID)
 	case !reflect.DeepEqual(has.Spec, want.Spec):
 		has.ResourceVersion = v.Revision.String()
 		has.Spec = want.Spec
-		err = k.l.client().Update(ctx, apiServicesGVR, "", v.Key, &has)
+		err = k.l.api.Update(ctx, apiServicesGVR, "", v.Key, &has)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // another one's change wakes this loop again

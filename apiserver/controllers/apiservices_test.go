@@ -108,7 +108,7 @@ func TestAPIServices(t *testing.T) {
 // TestAPIServicePriorities: every version that is built in has its place.
 func TestAPIServicePriorities(t *testing.T) {
 	e := newEnv(t, Config{})
-	for _, res := range e.loops.objects.Kinds().All() {
+	for _, res := range e.objects.Kinds().All() {
 		if _, ok := apiServicePriorities[res.GroupVersion()]; !ok && res.Group != apiServicesGVR.Group {
 			t.Errorf("%s has no priority", res.GroupVersion())
 		}

@@ -33,7 +33,7 @@ func (l *Loops) publishAuthentication(ctx context.Context, r *reports) error {
 
 func (l *Loops) publishAuthenticationOnce(ctx context.Context) error {
 	want := l.cfg.Authentication()
-	api := l.client()
+	api := l.api
 	var has corev1.ConfigMap
 	err := api.Get(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
 	switch {

@@ -48,7 +48,7 @@ func (l *Loops) cleanTokens(ctx context.Context, r *reports) error {
 			if err := json.Unmarshal(v.Value(), &s); err != nil || !bootstrapsecrets.HasExpired(&s, l.objects.Now()) {
 				continue
 			}
-			err := l.client().Delete(ctx, secretsGVR, metav1.NamespaceSystem, s.Name, s.UID)
+			err := l.api.Delete(ctx, secretsGVR, metav1.NamespaceSystem, s.Name, s.UID)
 			switch {
 			case ctx.Err() != nil:
 				return false, context.Cause(ctx)
@@ -106,7 +106,7 @@ func (s *clusterInfoSigner) step(ctx context.Context) error {
 	}
 	s.info = nil
 	var has corev1.ConfigMap
-	if err := s.l.client().Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+	if err := s.l.api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 		return err
 	}
 	kubeconfig, ok := has.Data[bootstrapapi.KubeConfigKey]
@@ -127,7 +127,7 @@ func (s *clusterInfoSigner) step(ctx context.Context) error {
 	}
 	if ok && !maps.Equal(want, has.Data) {
 		has.Data = want
-		if err := s.l.client().Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+		if err := s.l.api.Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 			return err
 		}
 	}

@@ -317,7 +317,7 @@ func TestOutdatedRulesDeleteNothing(t *testing.T) {
 		return nil
 	})
 	e.configMap("default", "c")
-	op, err := e.loops.objects.SystemAt(t.Context(), configMaps, "default/c", "delete")
+	op, err := e.objects.SystemAt(t.Context(), configMaps, "default/c", "delete")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // expire deletes objects of kinds that expire, until ctx ends. Nothing waits for
@@ -53,22 +51,4 @@ func (l *Loops) deleteExpired(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// removeVersion deletes an object if nothing was written since a version.
-func (l *Loops) removeVersion(ctx context.Context, table string, v *mvcc.Version) error {
-	o, err := l.objects.SystemAt(ctx, table, v.Key, "delete")
-	if err != nil {
-		return err
-	}
-	_, err = o.GuaranteedUpdate(v.Key, func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil || cur.Revision != v.Revision {
-			return objects.Change{}, o.NotFound()
-		}
-		return objects.Change{Op: proto.Op_OP_DELETE}, nil
-	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -287,7 +287,7 @@ func hasGadget(g *gadgets, name string, want bool) func() string {
 // deleteMap deletes a ConfigMap as a client does.
 func deleteMap(e *env, name string, policy metav1.DeletionPropagation) {
 	e.t.Helper()
-	op, err := e.loops.objects.SystemAt(e.t.Context(), configMaps, "default/"+name, "delete")
+	op, err := e.objects.SystemAt(e.t.Context(), configMaps, "default/"+name, "delete")
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (l *Loops) ownerElsewhere(ctx context.Context, o *object, owner ownerRefere
 		at = metav1.NamespaceDefault // as events of what is in no namespace
 	}
 	now := metav1.NewTime(l.objects.Now())
-	return l.client().Create(ctx, eventsGVR, at, &corev1.Event{
+	return l.api.Create(ctx, eventsGVR, at, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%.200s.%x", name, now.UnixNano()), Namespace: at},
 		InvolvedObject: corev1.ObjectReference{Kind: res.Kind, APIVersion: res.GroupVersion().String(), Namespace: namespace, Name: name, UID: types.UID(o.UID)},
 		Type:           corev1.EventTypeWarning, Reason: "OwnerRefInvalidNamespace",

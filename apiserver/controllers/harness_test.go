@@ -22,14 +22,15 @@ import (
 // patience bounds every wait of a test.
 const patience = 10 * time.Second
 
-// env is objects on a memory store, and Loops over them.
+// env is objects on a memory store, and a Manager over them. Its base is for controllers that a test makes itself.
 type env struct {
-	t      testing.TB
-	store  *memstore.Store
-	client objects.Client
-	loops  *Loops
-	seen   *counts
-	stop   func() // ends what run has begun; the test's end does, too
+	base
+	t       testing.TB
+	store   *memstore.Store
+	client  objects.Client
+	manager *Manager
+	seen    *counts
+	stop    func() // ends what run has begun; the test's end does, too
 }
 
 func newEnv(t testing.TB, cfg Config) *env {
@@ -54,8 +55,9 @@ func newEnvOn(s *objectstest.Store, t testing.TB, cfg Config) *env {
 	cfg.Published, cfg.Definitions, cfg.FlowControl = s.Memory.Published, s.Definitions, fairness.NewView(s.Memory, cfg.Log)
 	seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
 	cfg.Observer = seen
-	e := &env{t: t, store: s.Memory, client: objects.NewClient(s.Store), loops: NewLoops(s.Store, cfg), seen: seen}
-	if err := e.loops.EnsureNamespaces(t.Context()); err != nil {
+	api := objects.NewClient(s.Store)
+	e := &env{base: base{s.Store, api, newReports(cfg.Log, "test", seen)}, t: t, store: s.Memory, client: api, manager: NewManager(s.Store, cfg), seen: seen}
+	if err := EnsureNamespaces(t.Context(), s.Store); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -65,7 +67,7 @@ func newEnvOn(s *objectstest.Store, t testing.TB, cfg Config) *env {
 func (e *env) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- e.loops.Run(ctx, newLeadership(true)) }()
+	go func() { ended <- e.manager.Run(ctx, newLeadership(true)) }()
 	e.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -84,7 +84,7 @@ func (l *Loops) ensureJoining(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	api := l.client()
+	api := l.api
 	for _, x := range made {
 		if err := api.Create(ctx, x.gvr, x.object.GetNamespace(), x.object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %s %s: %w", x.gvr.Resource, x.object.GetName(), err)
@@ -191,7 +191,7 @@ func (l *Loops) refreshClusterInfo(ctx context.Context, last *infoLook) error {
 	}
 	last.version, last.at = v, now
 	var has corev1.ConfigMap
-	api := l.client()
+	api := l.api
 	if err := api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil

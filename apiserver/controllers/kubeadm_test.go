@@ -127,7 +127,7 @@ func TestJoining(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.stop()
-	e.loops.cfg.Roots = []byte("other roots")
+	e.manager.cfg.Roots = []byte("other roots")
 	e.run() // the next term
 	e.awaitServer("https://n1:6443 other roots")
 	if got := strings.Join(e.keys("clusterrolebindings.rbac.authorization.k8s.io"), " "); strings.Contains(got, "kubeadm:node-autoapprove-bootstrap") {
@@ -156,7 +156,7 @@ func TestClusterInfoFollows(t *testing.T) {
 		if e.stop != nil {
 			e.stop()
 		}
-		change(&e.loops.cfg)
+		change(&e.manager.cfg)
 		e.run()
 		e.awaitServer(want)
 	}
@@ -179,7 +179,7 @@ func TestClusterInfoFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 		var look infoLook
-		if err := e.loops.refreshClusterInfo(t.Context(), &look); err != nil || look.version == nil {
+		if err := (&Loops{base: e.base, cfg: &e.manager.cfg}).refreshClusterInfo(t.Context(), &look); err != nil || look.version == nil {
 			t.Errorf("%v, %v", look.version, err)
 		}
 		if got := e.server(); got != want {

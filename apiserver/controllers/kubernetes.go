@@ -54,7 +54,7 @@ const (
 // the endpoints that lead to the members, until ctx ends. Failures are logged and
 // tried again.
 func (l *Loops) syncKubernetesService(ctx context.Context, r *reports) error {
-	api, servers := l.client(), &l.cfg.Servers
+	api, servers := l.api, &l.cfg.Servers
 	var known []netip.AddrPort
 	var looked time.Time
 	timer := time.NewTimer(0)

@@ -48,7 +48,7 @@ func (k *memberEvents) add(ctx context.Context, m *quoratev1.Member, t eventText
 		}
 	}
 	if m.UID == "" { // it was just made
-		if err := k.l.client().Get(ctx, quoratev1.Resource, "", m.Name, m); err != nil {
+		if err := k.l.api.Get(ctx, quoratev1.Resource, "", m.Name, m); err != nil {
 			return
 		}
 	}
@@ -69,7 +69,7 @@ func (k *memberEvents) add(ctx context.Context, m *quoratev1.Member, t eventText
 }
 
 func (k *memberEvents) write(ctx context.Context, m *quoratev1.Member, e *memberEvent, t eventText) error {
-	api := k.l.client()
+	api := k.l.api
 	if e.count > 1 {
 		var is corev1.Event
 		err := api.Get(ctx, eventsGVR, metav1.NamespaceDefault, e.name, &is)

@@ -246,7 +246,7 @@ func (k *memberSync) stored() ([]storedMember, error) {
 func (k *memberSync) create(ctx context.Context, name string, m MemberSeen, joined bool) error {
 	o := &quoratev1.Member{Status: nextMember(nil, m, k.l.objects.Now())}
 	o.Name, o.Finalizers = name, []string{quoratev1.Finalizer}
-	if err := k.l.client().Create(ctx, quoratev1.Resource, "", o); err != nil {
+	if err := k.l.api.Create(ctx, quoratev1.Resource, "", o); err != nil {
 		return fmt.Errorf("create member %s: %w", name, err)
 	}
 	if joined && !k.shown[m.ID] {
@@ -259,7 +259,7 @@ func (k *memberSync) create(ctx context.Context, name string, m MemberSeen, join
 func (k *memberSync) update(ctx context.Context, s *storedMember, m MemberSeen, now time.Time) (pending bool, err error) {
 	if s.DeletionTimestamp == nil && !slices.Contains(s.Finalizers, quoratev1.Finalizer) {
 		s.Finalizers = append(s.Finalizers, quoratev1.Finalizer)
-		return true, k.l.client().Update(ctx, quoratev1.Resource, "", s.Name, &s.Member)
+		return true, k.l.api.Update(ctx, quoratev1.Resource, "", s.Name, &s.Member)
 	}
 	p := k.readiness[m.ID]
 	m, pending = p.held(s.Status.Conditions, m, now)
@@ -313,7 +313,7 @@ func (k *memberSync) drop(ctx context.Context, s *storedMember) error {
 
 // end takes the object of a node that is no member any more away.
 func (k *memberSync) end(ctx context.Context, s *storedMember) error {
-	api := k.l.client()
+	api := k.l.api
 	if s.DeletionTimestamp == nil {
 		err := api.Delete(ctx, quoratev1.Resource, "", s.Name, s.UID)
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -120,7 +120,7 @@ func (e membersEnv) delete(names ...string) {
 // told are the events that there are: name, reason and count, sorted.
 func (e membersEnv) told() string {
 	e.t.Helper()
-	versions, err := e.loops.objects.Range(kinds.BuiltinTable(eventsGVR.GroupResource()), metav1.NamespaceDefault+"/")
+	versions, err := e.objects.Range(kinds.BuiltinTable(eventsGVR.GroupResource()), metav1.NamespaceDefault+"/")
 	if err != nil {
 		e.t.Fatal(err)
 	}

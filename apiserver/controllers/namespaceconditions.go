@@ -64,7 +64,7 @@ func counted(counts map[string]int, format string) string {
 
 // noteContent says in the status of a namespace what is left in it.
 func (l *Loops) noteContent(ctx context.Context, namespace, uid string, left *content) error {
-	res, err := l.namespaces()
+	res, err := namespacesOf(l.objects)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func (l *Loops) countContent(namespace string) (n int, err error) {
 // finalizeEmpty lets a terminating namespace without content go. It does nothing if
 // the namespace is gone or not terminating.
 func (l *Loops) finalizeEmpty(ctx context.Context, name string) error {
-	res, err := l.namespaces()
+	res, err := namespacesOf(l.objects)
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}

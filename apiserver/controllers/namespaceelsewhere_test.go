@@ -205,7 +205,7 @@ func newAggregatedEnv(t *testing.T, controllers []Name, servers ...aggregatedSer
 	t.Helper()
 	e := newEnv(t, Config{Controllers: controllers})
 	a := aggregator.New(aggregator.Config{
-		Store: e.store, Builtin: e.loops.objects.Kinds(), Log: slog.New(slog.DiscardHandler), Dial: (&net.Dialer{}).DialContext,
+		Store: e.store, Builtin: e.objects.Kinds(), Log: slog.New(slog.DiscardHandler), Dial: (&net.Dialer{}).DialContext,
 		Certificate: func() *tls.Certificate { return servers[0].cert },
 		Resolve: func(_ context.Context, _, name string, _ int32) (string, error) {
 			for _, s := range servers {
@@ -216,12 +216,12 @@ func newAggregatedEnv(t *testing.T, controllers []Name, servers ...aggregatedSer
 			return "", errors.New("no such service")
 		},
 	})
-	e.loops.cfg.Aggregator = a
+	e.manager.cfg.Aggregator = a
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := a.Run(ctx, e.loops.objects.WatchTable); err != nil {
+		if err := a.Run(ctx, e.objects.WatchTable); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -459,14 +459,14 @@ func TestElsewhereAnother(t *testing.T) {
 	makeNamespaces(e, "a")
 	w.add("a", 3)
 	e.await("the server is known", func() string {
-		if is := e.loops.cfg.Aggregator.Namespaced(); len(is.Servers) != 1 || !is.Asked {
+		if is := e.manager.cfg.Aggregator.Namespaced(); len(is.Servers) != 1 || !is.Asked {
 			return fmt.Sprintf("%+v", is)
 		}
 		return ""
 	})
 	changed := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	of := newElsewhere(ctx, e.loops, newReports(slog.New(slog.DiscardHandler), "x", noObserver{}), func(name string) { changed <- name })
+	of := newElsewhere(ctx, &Loops{base: e.base, cfg: &e.manager.cfg}, e.reports, func(name string) { changed <- name })
 	defer of.close()
 	defer cancel()
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}

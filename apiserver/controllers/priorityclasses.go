@@ -21,7 +21,7 @@ func (l *Loops) ensurePriorityClasses(ctx context.Context, _ *reports) error {
 	for _, c := range builtin.SystemPriorityClasses() {
 		v, err := l.objects.Current(res.Table(), c.Name)
 		if err == nil && v == nil {
-			err = l.client().Create(ctx, priorityClasses, "", &c)
+			err = l.api.Create(ctx, priorityClasses, "", &c)
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure PriorityClass %s: %w", c.Name, err)

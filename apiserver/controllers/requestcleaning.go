@@ -35,7 +35,7 @@ func (l *Loops) cleanRequests(ctx context.Context, r *reports) error {
 			if err != nil || !outdated(csr, l.objects.Now()) {
 				continue
 			}
-			err = l.client().Delete(ctx, requestsGVR, "", csr.Name, csr.UID)
+			err = l.api.Delete(ctx, requestsGVR, "", csr.Name, csr.UID)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

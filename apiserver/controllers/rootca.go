@@ -113,7 +113,7 @@ func ofRoots(t *mvcc.Table, after, upTo proto.Revision) bool {
 // publish makes the ConfigMap of a namespace what it should be. It is no error if the
 // namespace is gone or on its way out.
 func (p *rootsPublisher) publish(ctx context.Context, namespace string) error {
-	api := p.l.client()
+	api := p.l.api
 	want := map[string]string{rootsKey: string(p.l.cfg.Roots)}
 	var has corev1.ConfigMap
 	err := api.Get(ctx, mapsGVR, namespace, rootsName, &has)

@@ -63,9 +63,9 @@ func TestRootsRotate(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{RootCAController}, Roots: []byte("old\n")})
 	e.run()
 	e.awaitRoots("default", map[string]string{"ca.crt": "old\n"})
-	cfg := e.loops.cfg
+	cfg := e.manager.cfg
 	cfg.Roots = []byte("new\nold\n")
-	next := &env{t: t, store: e.store, client: e.client, loops: NewLoops(e.loops.objects, cfg), seen: e.seen}
+	next := &env{base: e.base, t: t, store: e.store, client: e.client, manager: NewManager(e.objects, cfg), seen: e.seen}
 	e.stop()
 	next.run()
 	for _, ns := range systemNamespaces {
@@ -76,7 +76,7 @@ func TestRootsRotate(t *testing.T) {
 // TestNoRoots: without any, the controller does not run.
 func TestNoRoots(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{RootCAController}})
-	if got := e.loops.enabled(); len(got) != 0 {
+	if got := e.manager.enabled(); len(got) != 0 {
 		t.Errorf("%d controllers run", len(got))
 	}
 }
@@ -84,7 +84,7 @@ func TestNoRoots(t *testing.T) {
 // TestOtherMaps: changes of other ConfigMaps are no reason to look at all namespaces.
 func TestOtherMaps(t *testing.T) {
 	e := newEnv(t, Config{Roots: []byte("x")})
-	p := &rootsPublisher{l: e.loops, table: "configmaps"}
+	p := &rootsPublisher{l: &Loops{base: e.base}, table: "configmaps"}
 	if !p.look() {
 		t.Error("nothing to do at first")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/internal/loglimit"
 )
 
@@ -33,10 +34,10 @@ func (noObserver) ControllerFailed(string)     {}
 
 // Run runs the controllers while this node leads, until ctx ends. Between two terms none of
 // them runs.
-func (l *Loops) Run(ctx context.Context, node Leadership) error {
-	enabled := l.enabled()
+func (m *Manager) Run(ctx context.Context, node Leadership) error {
+	enabled := m.enabled()
 	for _, c := range enabled {
-		l.cfg.Observer.ControllerRuns(string(c.name), false)
+		m.cfg.Observer.ControllerRuns(string(c.name), false)
 	}
 	for ctx.Err() == nil {
 		changed := node.LeaderChanged()
@@ -50,7 +51,7 @@ func (l *Loops) Run(ctx context.Context, node Leadership) error {
 		term, resign := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		for _, c := range enabled {
-			wg.Go(func() { l.control(term, &c) })
+			wg.Go(func() { m.control(term, &c) })
 		}
 		for node.IsLeader() && ctx.Err() == nil {
 			select {
@@ -66,10 +67,10 @@ func (l *Loops) Run(ctx context.Context, node Leadership) error {
 }
 
 // enabled are the controllers that run when this node leads.
-func (l *Loops) enabled() []controller {
+func (m *Manager) enabled() []controller {
 	var out []controller
-	for _, c := range l.table {
-		if slices.Contains(l.cfg.Controllers, c.name) && (c.serves == nil || c.serves(l)) {
+	for _, c := range m.table {
+		if slices.Contains(m.cfg.Controllers, c.name) && (c.serves == nil || c.serves(m.objects, &m.cfg)) {
 			out = append(out, c)
 		}
 	}
@@ -78,10 +79,10 @@ func (l *Loops) enabled() []controller {
 
 // control runs a controller until term ends. What ends it earlier, such as a history that
 // moved on before it was read, does not concern the next run.
-func (l *Loops) control(term context.Context, c *controller) {
-	l.cfg.Observer.ControllerRuns(string(c.name), true)
-	defer l.cfg.Observer.ControllerRuns(string(c.name), false)
-	r := newReports(l.cfg.Log.With("controller", string(c.name)), string(c.name), l.cfg.Observer)
+func (m *Manager) control(term context.Context, c *controller) {
+	m.cfg.Observer.ControllerRuns(string(c.name), true)
+	defer m.cfg.Observer.ControllerRuns(string(c.name), false)
+	b := base{m.objects, objects.NewClient(m.objects), newReports(m.cfg.Log.With("controller", string(c.name)), string(c.name), m.cfg.Observer)}
 	failed, delay := c.failed, c.pause
 	if failed == "" {
 		failed = "controller failed, restarting"
@@ -90,7 +91,7 @@ func (l *Loops) control(term context.Context, c *controller) {
 		delay = retryDelay
 	}
 	for {
-		err := c.run(l, term, r)
+		err := c.loop(b, &m.cfg)(term)
 		if term.Err() != nil {
 			return
 		}
@@ -98,7 +99,7 @@ func (l *Loops) control(term context.Context, c *controller) {
 			<-term.Done() // it has done what it had to do in this term
 			return
 		}
-		r.failed(failed, "err", err)
+		b.reports.failed(failed, "err", err)
 		if !pause(term, delay) {
 			return
 		}

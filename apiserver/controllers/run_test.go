@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/objects"
 )
 
 // leadership is a node that leads when a test says so.
@@ -70,27 +72,32 @@ func (c *counts) String() string {
 	return fmt.Sprint(c.running, c.failed)
 }
 
-// loopsOf returns Loops of one table, all of whose rows are enabled.
-func loopsOf(lines *bytes.Buffer, seen *counts, rows ...controller) *Loops {
+// managerOf returns a Manager of one table, all of whose rows are enabled.
+func managerOf(lines *bytes.Buffer, seen *counts, rows ...controller) *Manager {
 	cfg := Config{Log: slog.New(slog.NewTextHandler(lines, nil)), Observer: seen}
 	for _, c := range rows {
 		cfg.Controllers = append(cfg.Controllers, c.name)
 	}
-	l := NewLoops(nil, cfg)
-	l.table = rows
-	return l
+	m := NewManager(nil, cfg)
+	m.table = rows
+	return m
+}
+
+// always is a controller that needs nothing.
+func always(run loop) func(base, *Config) loop {
+	return func(base, *Config) loop { return run }
 }
 
 // TestRestarts: how often a controller is started in ten seconds of a term, and what is said of it.
 func TestRestarts(t *testing.T) {
-	failing := func(fails int, then error) (run func(*Loops, context.Context, *reports) error, runs *int) {
+	failing := func(fails int, then error) (made func(base, *Config) loop, runs *int) {
 		runs = new(int)
-		return func(_ *Loops, ctx context.Context, _ *reports) error {
+		return always(func(context.Context) error {
 			if *runs++; *runs <= fails {
 				return errors.New("a reason")
 			}
 			return then
-		}, runs
+		}), runs
 	}
 	for _, x := range []struct {
 		name  string
@@ -111,10 +118,10 @@ func TestRestarts(t *testing.T) {
 				seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
 				var runs *int
 				x.row.name = "c"
-				x.row.run, runs = failing(x.fails, nil)
+				x.row.loop, runs = failing(x.fails, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
 				defer cancel()
-				if err := loopsOf(&lines, seen, x.row).Run(ctx, newLeadership(true)); err != nil {
+				if err := managerOf(&lines, seen, x.row).Run(ctx, newLeadership(true)); err != nil {
 					t.Fatal(err)
 				}
 				failures := min(x.fails, x.runs)
@@ -164,7 +171,7 @@ func TestTerms(t *testing.T) {
 		seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
 		var mu sync.Mutex
 		now, most, starts := 0, 0, 0
-		lasting := controller{name: "lasting", run: func(_ *Loops, ctx context.Context, _ *reports) error {
+		lasting := controller{name: "lasting", loop: always(func(ctx context.Context) error {
 			mu.Lock()
 			now++
 			starts++
@@ -176,14 +183,14 @@ func TestTerms(t *testing.T) {
 			now--
 			mu.Unlock()
 			return fmt.Errorf("read: %w", ctx.Err())
-		}}
-		once := controller{name: "once", run: func(*Loops, context.Context, *reports) error { return nil }}
-		off := controller{name: "off", serves: func(*Loops) bool { return false }}
-		l := loopsOf(&lines, seen, lasting, once, off)
+		})}
+		once := controller{name: "once", loop: always(func(context.Context) error { return nil })}
+		off := controller{name: "off", serves: func(*objects.Store, *Config) bool { return false }}
+		m := managerOf(&lines, seen, lasting, once, off)
 		node := newLeadership(false)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- l.Run(ctx, node) }()
+		go func() { ended <- m.Run(ctx, node) }()
 		for _, x := range []struct {
 			leads bool
 			want  string

@@ -73,7 +73,7 @@ func (l *Loops) withoutAccount() ([]string, error) {
 func (l *Loops) createAccount(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, defaultAccount
-	err := l.client().Create(ctx, accountsGVR, namespace, account)
+	err := l.api.Create(ctx, accountsGVR, namespace, account)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

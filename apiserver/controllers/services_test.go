@@ -34,8 +34,9 @@ func TestRepairClaims(t *testing.T) {
 	if err := e.client.Create(t.Context(), networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", address); err != nil {
 		t.Fatal(err)
 	}
+	l := &Loops{base: e.base, cfg: &e.manager.cfg}
 	e.await("rows are repaired", func() string { // found in one round, removed in a later one
-		if err := e.loops.repairClaims(t.Context()); err != nil {
+		if err := l.repairClaims(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if ports := e.keys(builtin.NodePortsTable); len(ports) != 1 {

@@ -92,7 +92,7 @@ func (e *env) ask(name string, a asks) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	res := e.loops.objects.Kinds().Lookup(requestsGVR)
+	res := e.objects.Kinds().Lookup(requestsGVR)
 	tree["kind"], tree["apiVersion"] = res.Kind, res.GroupVersion().String()
 	model, err := objects.ModelOf(res)
 	if err == nil {
@@ -101,7 +101,7 @@ func (e *env) ask(name string, a asks) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	o := e.loops.objects.System(e.t.Context(), res, "", name, "create")
+	o := e.objects.System(e.t.Context(), res, "", name, "create")
 	o.User = &auth.User{Name: a.user, Groups: []string{a.group}}
 	if _, err := o.Create(tree); err != nil {
 		e.t.Fatal(err)
@@ -120,7 +120,7 @@ func (e *env) request(name string) *certificatesv1.CertificateSigningRequest {
 // setCondition writes a condition as an administrator does.
 func (e *env) setCondition(name string, kind certificatesv1.RequestConditionType) {
 	e.t.Helper()
-	q := &requests{l: e.loops, res: e.loops.objects.Kinds().Lookup(requestsGVR), subresource: "approval",
+	q := &requests{l: &Loops{base: e.base, cfg: &e.manager.cfg}, res: e.objects.Kinds().Lookup(requestsGVR), subresource: "approval",
 		decide: func(_ context.Context, csr *certificatesv1.CertificateSigningRequest) (bool, bool) {
 			condition(csr, kind, "Test", "", time.Now())
 			return true, false
@@ -226,7 +226,7 @@ func (e *env) checkSigned(csr *certificatesv1.CertificateSigningRequest, a asks)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	authority := e.loops.cfg.Signing.Authority.Certificate
+	authority := e.manager.cfg.Signing.Authority.Certificate
 	if err := cert.CheckSignatureFrom(authority); err != nil {
 		e.t.Error(err)
 	}

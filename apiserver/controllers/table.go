@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/quoratev1"
 )
 
@@ -46,18 +47,21 @@ const (
 	FlowControlController              Name = "priority-and-fairness-config-producer"
 )
 
+// loop works until ctx ends. When it returns nil before that, it is done for this term; after an
+// error another one is made, and runs.
+type loop func(ctx context.Context) error
+
 // controller is a row of the table: a loop, and when it runs.
 type controller struct {
 	name Name
-	// run does the work until ctx ends. When it returns nil before that, it is done for
-	// this term; after an error it is called again.
-	run func(l *Loops, ctx context.Context, r *reports) error
+	// loop returns the work of one run, with what it needs of the configuration.
+	loop func(b base, cfg *Config) loop
 	// pause before it is called again. Default: retryDelay.
 	pause time.Duration
 	// failed is the line in the log then. Default: "controller failed, restarting".
 	failed string
 	// serves reports whether there is something to do with these settings. Nil: always.
-	serves func(l *Loops) bool
+	serves func(s *objects.Store, cfg *Config) bool
 	// manager: kube-controller-manager has one of this name, which must not do the same work.
 	manager bool
 	// needed says why it cannot be switched off, also by a list that does not name it. Empty: it can.
@@ -66,63 +70,69 @@ type controller struct {
 
 // table are all controllers.
 var table = []controller{
-	{name: NamespaceController, manager: true, run: (*Loops).emptyNamespaces},
-	{name: GarbageController, manager: true, run: (*Loops).collectGarbage, serves: func(l *Loops) bool { return l.objects.GarbageCollector }},
-	{name: EventTTLController, run: (*Loops).expire},
-	{name: AccountController, manager: true, run: (*Loops).syncAccounts},
-	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
+	{name: NamespaceController, manager: true, loop: all((*Loops).emptyNamespaces)},
+	{name: GarbageController, manager: true, loop: all((*Loops).collectGarbage), serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector }},
+	{name: EventTTLController, loop: all((*Loops).expire)},
+	{name: AccountController, manager: true, loop: all((*Loops).syncAccounts)},
+	{name: KubernetesController, loop: all((*Loops).syncKubernetesService), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil }},
 	{
-		name: MemberController, run: (*Loops).syncMembers, failed: "showing the members as objects failed, restarting",
-		serves: func(l *Loops) bool {
-			return l.cfg.Members.Ask != nil && l.objects.Kinds().Lookup(quoratev1.Resource) != nil
+		name: MemberController, loop: all((*Loops).syncMembers), failed: "showing the members as objects failed, restarting",
+		serves: func(s *objects.Store, cfg *Config) bool {
+			return cfg.Members.Ask != nil && s.Kinds().Lookup(quoratev1.Resource) != nil
 		},
 	},
-	{name: RootCAController, manager: true, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
-	{name: PolicyStatusController, manager: true, run: (*Loops).checkPolicies},
-	{name: ResourceQuotaController, manager: true, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},
-	{name: RequestSigningController, manager: true, run: (*Loops).signRequests, serves: func(l *Loops) bool { return l.cfg.Signing.Authority != nil }},
-	{name: RequestApprovingController, manager: true, run: (*Loops).approveRequests, serves: func(l *Loops) bool { return l.cfg.Authorizer != nil }},
-	{name: RequestCleanerController, manager: true, run: (*Loops).cleanRequests},
-	{name: BootstrapSignerController, manager: true, run: (*Loops).signClusterInfo},
-	{name: TokenCleanerController, manager: true, run: (*Loops).cleanTokens},
-	{name: KubeadmConfigController, run: (*Loops).publishJoining, serves: func(l *Loops) bool { return l.cfg.Joining.Server != nil }},
-	{name: AutoregistrationController, run: (*Loops).registerAPIServices, failed: "keeping the APIServices failed, restarting"},
+	{name: RootCAController, manager: true, loop: all((*Loops).publishRoots), serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 }},
+	{name: PolicyStatusController, manager: true, loop: all((*Loops).checkPolicies)},
+	{name: ResourceQuotaController, manager: true, loop: all((*Loops).syncQuotas), failed: "showing what quotas count failed, restarting"},
+	{name: RequestSigningController, manager: true, loop: all((*Loops).signRequests), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Signing.Authority != nil }},
+	{name: RequestApprovingController, manager: true, loop: all((*Loops).approveRequests), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authorizer != nil }},
+	{name: RequestCleanerController, manager: true, loop: all((*Loops).cleanRequests)},
+	{name: BootstrapSignerController, manager: true, loop: all((*Loops).signClusterInfo)},
+	{name: TokenCleanerController, manager: true, loop: all((*Loops).cleanTokens)},
+	{name: KubeadmConfigController, loop: all((*Loops).publishJoining), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil }},
+	{name: AutoregistrationController, loop: all((*Loops).registerAPIServices), failed: "keeping the APIServices failed, restarting"},
 	{
-		name: AvailabilityController, run: (*Loops).checkAPIServices, failed: "checking APIServices failed, restarting",
-		serves: func(l *Loops) bool { return l.cfg.Aggregator != nil },
+		name: AvailabilityController, loop: all((*Loops).checkAPIServices), failed: "checking APIServices failed, restarting",
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Aggregator != nil },
 	},
 	{
-		name: ClusterAuthenticationController, run: (*Loops).publishAuthentication, failed: "publishing the authorities of clients failed, restarting",
-		serves: func(l *Loops) bool { return l.cfg.Authentication != nil },
+		name: ClusterAuthenticationController, loop: all((*Loops).publishAuthentication), failed: "publishing the authorities of clients failed, restarting",
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authentication != nil },
 	},
-	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, failed: "aggregating roles failed, retrying"},
+	{name: ClusterRoleAggregationController, manager: true, loop: all((*Loops).aggregateRoles), failed: "aggregating roles failed, retrying"},
 	{
-		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
+		name: SystemNamespacesController,
+		loop: func(b base, _ *Config) loop {
+			return func(ctx context.Context) error { return EnsureNamespaces(ctx, b.objects) }
+		},
 		pause: 100 * time.Millisecond, failed: "creating the system namespaces failed, retrying",
 		needed: "no node is ready without the namespaces that it creates",
 	},
 	{
-		name: BootstrapRolesController, run: (*Loops).ensureRoles,
+		name: BootstrapRolesController,
+		loop: func(b base, cfg *Config) loop {
+			return func(ctx context.Context) error { return EnsureRoles(ctx, b.objects, cfg.Log) }
+		},
 		pause: 100 * time.Millisecond, failed: "creating the bootstrap roles failed, retrying",
 		needed: "no node is ready without the roles and bindings that it creates",
 	},
 	{
-		name: BootstrapPriorityClassesController, run: (*Loops).ensurePriorityClasses,
+		name: BootstrapPriorityClassesController, loop: all((*Loops).ensurePriorityClasses),
 		pause: 100 * time.Millisecond, failed: "creating the system's priority classes failed, retrying",
 		needed: "no node is ready without the priority classes that it creates",
 	},
 	{
-		name: APIExtensionsController, run: (*Loops).syncDefinitions, failed: "definition controller failed, restarting",
-		serves: func(l *Loops) bool { return l.cfg.Definitions != nil },
+		name: APIExtensionsController, loop: all((*Loops).syncDefinitions), failed: "definition controller failed, restarting",
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Definitions != nil },
 		needed: "without it no custom resource is ever served, and no CustomResourceDefinition deleted",
 	},
 	{
-		name: ServiceIPRepairController, run: (*Loops).repairServices,
+		name: ServiceIPRepairController, loop: all((*Loops).repairServices),
 		needed: "without it addresses and ports that no Service holds are never given to another",
 	},
 	{
-		name: FlowControlController, run: (*Loops).syncFlowControl, failed: "flow control bootstrap failed, restarting",
-		serves: func(l *Loops) bool { return l.cfg.FlowControl != nil },
+		name: FlowControlController, loop: all((*Loops).syncFlowControl), failed: "flow control bootstrap failed, restarting",
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.FlowControl != nil },
 		needed: "--enable-priority-and-fairness=false switches all of it off",
 	},
 }

@@ -100,7 +100,7 @@ func TestDocs(t *testing.T) {
 // cannot be switched off is a clause that follows a colon.
 func TestTable(t *testing.T) {
 	for i, c := range table {
-		if c.name == "" || c.run == nil {
+		if c.name == "" || c.loop == nil {
 			t.Errorf("row %d: %q has no name or no loop", i, c.name)
 		}
 		if slices.Index(All, c.name) != i {

@@ -162,7 +162,7 @@ func (c *cluster) bootstrap() error {
 // ready waits until there is a leader, and makes the namespaces as a node does.
 func (c *cluster) ready(ctx context.Context) error {
 	for {
-		if l := c.leader(); l != nil && controllers.NewLoops(l.api.Objects(), controllers.Config{}).EnsureNamespaces(ctx) == nil {
+		if l := c.leader(); l != nil && controllers.EnsureNamespaces(ctx, l.api.Objects()) == nil {
 			return nil
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

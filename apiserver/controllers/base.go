@@ -1,0 +1,110 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// base is what every controller has: the objects of this node, the API over them, and where to say
+// what failed. A controller is a struct with it and the few things that this one needs, made anew
+// for each run.
+type base struct {
+	objects *objects.Store
+	api     objects.Client
+	reports *reports
+}
+
+const (
+	// coalesceDelay lets several changes be one.
+	coalesceDelay = 50 * time.Millisecond
+	// retryDelay is the pause after what failed.
+	retryDelay = time.Second
+)
+
+// onChange calls step at once and whenever one of at most two tables may have changed,
+// until ctx ends: coalesceDelay after the call before, however fast they change. Without a
+// change it is called after retryDelay if the call before asked for another, and after
+// period otherwise; zero is never. What cannot be done so keeps nothing else waiting. An
+// error of step ends it.
+func (b base) onChange(ctx context.Context, tables []string, period time.Duration, step func() (again bool, err error)) error {
+	var changed [2]<-chan struct{}
+	for i, table := range tables {
+		wake, stop, err := b.objects.WatchTable(table)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		changed[i] = wake
+	}
+	for {
+		again, err := step()
+		if err != nil {
+			return err
+		}
+		if !pause(ctx, coalesceDelay) {
+			return context.Cause(ctx)
+		}
+		var due <-chan time.Time
+		switch {
+		case again:
+			due = time.After(retryDelay)
+		case period > 0:
+			due = time.After(period)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed[0]:
+		case <-changed[1]:
+		case <-due:
+		}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// removeVersion deletes an object if nothing was written since a version.
+func (b base) removeVersion(ctx context.Context, table string, v *mvcc.Version) error {
+	o, err := b.objects.SystemAt(ctx, table, v.Key, "delete")
+	if err != nil {
+		return err
+	}
+	_, err = o.GuaranteedUpdate(v.Key, func(cur *mvcc.Version) (objects.Change, error) {
+		if cur == nil || cur.Revision != v.Revision {
+			return objects.Change{}, o.NotFound()
+		}
+		return objects.Change{Op: proto.Op_OP_DELETE}, nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Users in whose name the node's own loops delete, or read at aggregated API servers: whom admission and aggregated API servers
+// are told, and the audit log. Upstream's controllers are clients with these accounts.
+var (
+	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
+	asQuotaController     = ownUser("system:serviceaccount:kube-system:resourcequota-controller", auth.ServiceAccountGroups("kube-system")...)
+	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
+)
+
+func ownUser(name string, groups ...string) *auth.User {
+	return &auth.User{Name: name, Groups: append(groups, auth.Authenticated)}
+}
