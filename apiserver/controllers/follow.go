@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/apiserver/wire/codec"
@@ -15,7 +16,7 @@ import (
 // follower is a position in the histories of all tables that have owners or
 // dependents in them.
 type follower struct {
-	l *Loops
+	objects *objects.Store
 	// read are the tables of which everything up to after was told. Others are told
 	// as a whole: they were not served before.
 	read  map[string]bool
@@ -28,11 +29,11 @@ type follower struct {
 // the other, all up to the same revision. It does not wait. An error ends it: the history
 // has moved on.
 func (f *follower) next(see func(change)) error {
-	state := f.l.objects.Storage.State()
+	state := f.objects.Storage.State()
 	// The mark before the tables: one that does not exist after it was read has
 	// nothing at or below it.
 	upTo := state.Applied()
-	tables := f.l.objects.Tables()
+	tables := f.objects.Tables()
 	for _, name := range tables.Names {
 		if tables.ByName[name].Dependents == kinds.DependentsUnsupported {
 			continue
@@ -102,7 +103,7 @@ func (f *follower) emit(table string, v *mvcc.Version, see func(change)) {
 		switch {
 		case err != nil:
 			// One value that cannot be read must not keep all others from the collector.
-			f.l.objects.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
+			f.objects.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
 		case len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan):
 			ch.object = o
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,11 +24,12 @@ const (
 
 // collector is one run of the garbage collector.
 type collector struct {
-	l       *Loops
-	reports *reports
-	queue   queue
-	deletes deleter
-	outside *outside // nil: there are no aggregated API servers
+	base
+	published  func() (<-chan struct{}, func())
+	aggregator *aggregator.Aggregator // nil: there are no aggregated API servers
+	queue      queue
+	deletes    deleter
+	outside    *outside // nil with aggregator
 
 	mu    sync.Mutex
 	graph *graph
@@ -36,20 +38,19 @@ type collector struct {
 	elsewhereSince time.Time
 }
 
-// collectGarbage deletes objects whose owners are gone, and does what the
+// run deletes objects whose owners are gone, and does what the
 // finalizers foregroundDeletion and orphan ask for, until ctx ends. It follows the
 // history of the store; what it knows is lost at the end and is read again from
 // the state at the next beginning. It returns the context's cause, or why it cannot
 // go on: then it may be called again.
-func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
-	wake, stop := l.cfg.Published()
+func (c *collector) run(ctx context.Context) (err error) {
+	wake, stop := c.published()
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
-	c := &collector{l: l, reports: r, graph: newGraph(), deletes: deleter{user: asGarbageCollector}}
+	c.graph, c.deletes.user = newGraph(), asGarbageCollector
 	c.queue = queue{work: c.work, failed: c.failed, workers: garbageWorkers, first: garbageFirst, most: garbageMost}
 	c.queue.open(ctx)
 	defer c.queue.close()
-	var err error
 	if c.outside, err = newOutside(ctx, c); err != nil {
 		cancel()
 		return err
@@ -57,7 +58,7 @@ func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
 	c.outside.start()
 	defer c.outside.close()
 	defer cancel()
-	f := &follower{l: l, read: map[string]bool{}}
+	f := &follower{objects: c.objects, read: map[string]bool{}}
 	for {
 		if err := c.follow(f); err != nil {
 			return fmt.Errorf("collect garbage: %w", err)
@@ -90,7 +91,7 @@ func (c *collector) follow(f *follower) error {
 	}
 	for _, n := range linked {
 		for i := range n.edges {
-			state, err := c.l.ownerState(n.key, n.edges[i].owner)
+			state, err := ownerStateHere(c.objects, n.key, n.edges[i].owner)
 			if err != nil {
 				return err
 			}
@@ -263,12 +264,12 @@ func (c *collector) object(ctx context.Context, key objectKey, may mayWait) (*ob
 	group, ok := key.isOutside()
 	switch {
 	case !ok:
-		return c.l.object(key)
+		return objectHere(c.objects, key)
 	case !may.outside:
 		return nil, needsOutside{group}
 	}
 	// Its owners may be younger than what this node has applied.
-	if err := c.l.objects.Confirm(ctx); err != nil {
+	if err := c.objects.Confirm(ctx); err != nil {
 		return nil, err
 	}
 	return c.outside.object(ctx, key)
@@ -276,7 +277,7 @@ func (c *collector) object(ctx context.Context, key objectKey, may mayWait) (*ob
 
 // ownerState says what an object's reference leads to.
 func (c *collector) ownerState(ctx context.Context, dependent objectKey, owner ownerReference, may mayWait) (ownerState, error) {
-	state, err := c.l.ownerState(dependent, owner)
+	state, err := ownerStateHere(c.objects, dependent, owner)
 	if err != nil || state != ownerUnknown || c.outside == nil {
 		return state, err
 	}

@@ -34,16 +34,16 @@ const outsideWorkers = 8
 
 // newOutside returns nil if this server knows of no aggregated API servers.
 func newOutside(ctx context.Context, c *collector) (*outside, error) {
-	if c.l.cfg.Aggregator == nil {
+	if c.aggregator == nil {
 		return nil, nil
 	}
-	api, err := c.l.cfg.Aggregator.Metadata(asGarbageCollector)
+	api, err := c.aggregator.Metadata(asGarbageCollector)
 	if err != nil {
 		return nil, err
 	}
 	o := &outside{c: c, api: api, ctx: ctx, done: make(chan struct{}), queues: map[string]*queue{}}
 	o.follow = aggregated{
-		api: api, serves: c.l.cfg.Aggregator.Resources, wants: func(aggregator.Resource) bool { return true },
+		api: api, serves: c.aggregator.Resources, wants: func(aggregator.Resource) bool { return true },
 		see: o.see, forget: o.forget,
 		failed: func(of aggregator.Resource, err error) {
 			c.reports.failed("cannot follow objects of an aggregated API server, retrying", "resource", of.GroupVersionResource.String(), "err", err)
@@ -164,7 +164,7 @@ func (o *outside) resource(is func(aggregator.Resource) bool) *aggregator.Resour
 	if o == nil {
 		return nil
 	}
-	all, _ := o.c.l.cfg.Aggregator.Resources()
+	all, _ := o.c.aggregator.Resources()
 	if at := slices.IndexFunc(all, is); at >= 0 {
 		return &all[at]
 	}
@@ -220,7 +220,7 @@ func (o *outside) get(ctx context.Context, at metadata.ResourceInterface, name s
 	return meta, err
 }
 
-// ownerState is Loops.ownerState of an owner at an aggregated API server.
+// ownerState is ownerStateHere of an owner at an aggregated API server.
 func (o *outside) ownerState(ctx context.Context, dependent objectKey, owner ownerReference) (ownerState, error) {
 	res := o.ofKind(owner)
 	if res == nil {
@@ -228,7 +228,7 @@ func (o *outside) ownerState(ctx context.Context, dependent objectKey, owner own
 	}
 	namespace := ""
 	if res.Namespaced {
-		if namespace, _ = objects.SplitKey(o.c.l.objects.Tables().ByName[dependent.Table], dependent.Key); namespace == "" {
+		if namespace, _ = objects.SplitKey(o.c.objects.Tables().ByName[dependent.Table], dependent.Key); namespace == "" {
 			return ownerImpossible, nil
 		}
 	}

@@ -36,9 +36,9 @@ func (c *collector) reportElsewhere(ctx context.Context, o *object, owner ownerR
 	if over {
 		return
 	}
-	found, err := c.l.isElsewhere(owner)
+	found, err := isElsewhere(c.objects, owner)
 	if err == nil && found {
-		err = c.l.ownerElsewhere(ctx, o, owner)
+		err = c.ownerElsewhere(ctx, o, owner)
 	}
 	if err != nil && ctx.Err() == nil {
 		c.reports.log.Debug("no Event about an owner in another namespace", "uid", o.UID, "err", err)
@@ -46,29 +46,29 @@ func (c *collector) reportElsewhere(ctx context.Context, o *object, owner ownerR
 }
 
 // isElsewhere reports whether an owner is in any namespace.
-func (l *Loops) isElsewhere(owner ownerReference) (bool, error) {
+func isElsewhere(s *objects.Store, owner ownerReference) (bool, error) {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return false, nil
 	}
-	res := servedKind(l.objects.Tables().Registry, gv.WithKind(owner.Kind))
+	res := servedKind(s.Tables().Registry, gv.WithKind(owner.Kind))
 	if res == nil || res.Virtual || !res.Namespaced {
 		return false, nil
 	}
-	namespaces, err := l.objects.Range(objects.NamespacesTable, "")
+	namespaces, err := s.Range(objects.NamespacesTable, "")
 	if err != nil {
 		return false, err
 	}
 	for _, ns := range namespaces {
-		if v, err := l.objects.Current(res.Table(), res.Key(ns.Key, owner.Name)); err != nil || v != nil && v.UID == owner.UID {
+		if v, err := s.Current(res.Table(), res.Key(ns.Key, owner.Name)); err != nil || v != nil && v.UID == owner.UID {
 			return err == nil, err
 		}
 	}
 	return false, nil
 }
 
-func (l *Loops) ownerElsewhere(ctx context.Context, o *object, owner ownerReference) error {
-	res := l.objects.Tables().ByName[o.Table]
+func (c *collector) ownerElsewhere(ctx context.Context, o *object, owner ownerReference) error {
+	res := c.objects.Tables().ByName[o.Table]
 	if res == nil {
 		return nil
 	}
@@ -77,8 +77,8 @@ func (l *Loops) ownerElsewhere(ctx context.Context, o *object, owner ownerRefere
 	if at == "" {
 		at = metav1.NamespaceDefault // as events of what is in no namespace
 	}
-	now := metav1.NewTime(l.objects.Now())
-	return l.api.Create(ctx, eventsGVR, at, &corev1.Event{
+	now := metav1.NewTime(c.objects.Now())
+	return c.api.Create(ctx, eventsGVR, at, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%.200s.%x", name, now.UnixNano()), Namespace: at},
 		InvolvedObject: corev1.ObjectReference{Kind: res.Kind, APIVersion: res.GroupVersion().String(), Namespace: namespace, Name: name, UID: types.UID(o.UID)},
 		Type:           corev1.EventTypeWarning, Reason: "OwnerRefInvalidNamespace",

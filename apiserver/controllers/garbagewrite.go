@@ -15,23 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object returns an object as this node sees it, or nil.
-func (l *Loops) object(key objectKey) (*object, error) {
-	v, err := l.objects.Current(key.Table, key.Key)
+// objectHere returns an object as this node sees it, or nil.
+func objectHere(s *objects.Store, key objectKey) (*object, error) {
+	v, err := s.Current(key.Table, key.Key)
 	if err != nil || v == nil {
 		return nil, err
 	}
 	return objectOf(key.Table, v)
 }
 
-// ownerState says what an object's reference leads to, as this node sees it. An owner is
+// ownerStateHere says what an object's reference leads to, as this node sees it. An owner is
 // looked for in the dependent's own namespace, or among those without one.
-func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) {
+func ownerStateHere(s *objects.Store, key objectKey, o ownerReference) (ownerState, error) {
 	gv, err := schema.ParseGroupVersion(o.APIVersion)
 	if err != nil {
 		return ownerUnknown, nil
 	}
-	tables := l.objects.Tables()
+	tables := s.Tables()
 	res := servedKind(tables.Registry, gv.WithKind(o.Kind))
 	if res == nil || res.Virtual {
 		return ownerUnknown, nil
@@ -40,7 +40,7 @@ func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) 
 	if res.Namespaced && namespace == "" {
 		return ownerImpossible, nil
 	}
-	v, err := l.objects.Current(res.Table(), res.Key(namespace, o.Name))
+	v, err := s.Current(res.Table(), res.Key(namespace, o.Name))
 	switch {
 	case err != nil:
 		return 0, err
@@ -78,7 +78,7 @@ func (c *collector) deleteObject(ctx context.Context, o *object, policy metav1.D
 	if _, ok := o.isOutside(); ok {
 		return c.outside.delete(ctx, o, policy)
 	}
-	op, err := c.l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
+	op, err := c.objects.SystemAt(ctx, o.Table, o.Key, "delete")
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *collector) dropOwners(ctx context.Context, key objectKey, uid string, o
 			meta.OwnerReferences = slices.DeleteFunc(meta.OwnerReferences, func(r metav1.OwnerReference) bool { return slices.Contains(owners, string(r.UID)) })
 		})
 	}
-	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
+	return c.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
 			m, _ := r.(tree.Object)
@@ -117,7 +117,7 @@ func (c *collector) unblockOwners(ctx context.Context, key objectKey, uid string
 			}
 		})
 	}
-	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
+	return c.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		free := make([]any, len(refs))
 		for i, r := range refs {
@@ -140,7 +140,7 @@ func (c *collector) dropFinalizer(ctx context.Context, key objectKey, uid, final
 	if _, ok := key.isOutside(); ok {
 		return c.outside.amend(ctx, key, uid, func(meta *metav1.ObjectMeta) { meta.Finalizers = without(meta.Finalizers) })
 	}
-	return c.l.amend(ctx, key, uid, func(meta tree.Object) {
+	return c.amend(ctx, key, uid, func(meta tree.Object) {
 		list, _ := tree.Strings(meta["finalizers"])
 		tree.SetFinalizers(meta, without(list))
 	})
@@ -153,8 +153,8 @@ const collectorsManager = "kube-controller-manager"
 // amend changes metadata of the object with a uid, and only that: what was valid
 // when it was stored need not be so by the rules of today. change replaces what it
 // changes below the first level.
-func (l *Loops) amend(ctx context.Context, key objectKey, uid string, alter func(meta tree.Object)) error {
-	o, err := l.objects.SystemAt(ctx, key.Table, key.Key, "patch")
+func (c *collector) amend(ctx context.Context, key objectKey, uid string, alter func(meta tree.Object)) error {
+	o, err := c.objects.SystemAt(ctx, key.Table, key.Key, "patch")
 	if err != nil {
 		return err
 	}

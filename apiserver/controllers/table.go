@@ -71,7 +71,13 @@ type controller struct {
 // table are all controllers.
 var table = []controller{
 	{name: NamespaceController, manager: true, loop: all((*Loops).emptyNamespaces)},
-	{name: GarbageController, manager: true, loop: all((*Loops).collectGarbage), serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector }},
+	{
+		name: GarbageController, manager: true,
+		loop: func(b base, cfg *Config) loop {
+			return (&collector{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
+		},
+		serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector },
+	},
 	{name: EventTTLController, loop: all((*Loops).expire)},
 	{name: AccountController, manager: true, loop: all((*Loops).syncAccounts)},
 	{name: KubernetesController, loop: all((*Loops).syncKubernetesService), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil }},
