@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/proto"
 )
@@ -28,11 +29,12 @@ var errHeld = errors.New("its content is held by finalizers or grace periods")
 
 // emptier is one run of the namespace controller.
 type emptier struct {
-	l       *Loops
-	reports *reports
-	queue   queue
-	remote  *elsewhere
-	deletes deleter
+	base
+	published  func() (<-chan struct{}, func())
+	aggregator *aggregator.Aggregator
+	queue      queue
+	remote     *elsewhere
+	deletes    deleter
 
 	mu     sync.Mutex
 	held   map[string]int    // objects left in namespaces that could not go
@@ -40,26 +42,26 @@ type emptier struct {
 	known  map[string]string // uids of the namespaces that were queued
 }
 
-// emptyNamespaces deletes the content of terminating namespaces and then the
+// run deletes the content of terminating namespaces and then the
 // namespaces, until ctx ends. Failures are logged and tried again.
-func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
-	changed, stop, err := l.objects.WatchTable(objects.NamespacesTable)
+func (e *emptier) run(ctx context.Context) error {
+	changed, stop, err := e.objects.WatchTable(objects.NamespacesTable)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	published, end := l.cfg.Published()
+	published, end := e.published()
 	defer end()
 	ctx, cancel := context.WithCancel(ctx)
-	e := &emptier{l: l, reports: r, held: map[string]int{}, behind: map[place]string{}, known: map[string]string{}, deletes: deleter{user: asNamespaceController}}
+	e.held, e.behind, e.known, e.deletes.user = map[string]int{}, map[place]string{}, map[string]string{}, asNamespaceController
 	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
 	e.queue.open(ctx)
-	e.remote = newElsewhere(ctx, l, r, e.queue.add)
+	e.remote = newElsewhere(ctx, e.base, e.aggregator, e.queue.add)
 	defer e.remote.close()
 	defer e.queue.close()
 	defer cancel()
 	for {
-		terminating, err := l.terminatingNamespaces()
+		terminating, err := e.terminating()
 		if err != nil {
 			return fmt.Errorf("list terminating namespaces: %w", err)
 		}
@@ -100,7 +102,7 @@ func (e *emptier) retryHeld() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, held := range e.held {
-		if n, err := e.l.countContent(name); err != nil || n < held {
+		if n, err := e.countContent(name); err != nil || n < held {
 			delete(e.held, name)
 			e.queue.add(name)
 		}
@@ -134,7 +136,7 @@ func (e *emptier) work(ctx context.Context, name string, slow bool) error {
 		e.mu.Lock()
 		e.held[name] = held
 		e.mu.Unlock()
-		if n, again := e.l.countContent(name); again != nil || n < held {
+		if n, again := e.countContent(name); again != nil || n < held {
 			// It went between the count and the note: nothing else will notice.
 			e.queue.add(name)
 		}
@@ -148,11 +150,11 @@ func (e *emptier) failed(name string, err error) {
 	}
 }
 
-// terminatingNamespaces returns the namespaces that are being deleted, with their uids, as this
+// terminating returns the namespaces that are being deleted, with their uids, as this
 // node sees it.
-func (l *Loops) terminatingNamespaces() (map[string]string, error) {
+func (e *emptier) terminating() (map[string]string, error) {
 	uids := map[string]string{}
-	versions, err := l.objects.Range(objects.NamespacesTable, "")
+	versions, err := e.objects.Range(objects.NamespacesTable, "")
 	for _, v := range versions {
 		if v.Flags&proto.FlagTerminating != 0 {
 			uids[v.Key] = v.UID

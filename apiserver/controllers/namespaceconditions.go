@@ -63,12 +63,12 @@ func counted(counts map[string]int, format string) string {
 }
 
 // noteContent says in the status of a namespace what is left in it.
-func (l *Loops) noteContent(ctx context.Context, namespace, uid string, left *content) error {
-	res, err := namespacesOf(l.objects)
+func (e *emptier) noteContent(ctx context.Context, namespace, uid string, left *content) error {
+	res, err := namespacesOf(e.objects)
 	if err != nil {
 		return err
 	}
-	o := l.objects.System(ctx, res, "", namespace, "update")
+	o := e.objects.System(ctx, res, "", namespace, "update")
 	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.UID != uid {
 			return objects.Change{}, o.NotFound()
@@ -82,7 +82,7 @@ func (l *Loops) noteContent(ctx context.Context, namespace, uid string, left *co
 			return objects.Change{}, err
 		}
 		state := tree.Clone(obj["status"])
-		state["conditions"] = left.conditions(state["conditions"], l.objects.Now())
+		state["conditions"] = left.conditions(state["conditions"], e.objects.Now())
 		obj["status"] = state
 		return o.PutUnlessSame(obj, cur)
 	})

@@ -36,11 +36,10 @@ type content struct {
 // API servers have in it goes with the rest, beside it. Unless it may be slow, it ends
 // with errSlow instead of waiting for what admission says.
 func (e *emptier) emptyNamespace(ctx context.Context, namespace string, slow bool) (held int, err error) {
-	l := e.l
-	if err := l.objects.Confirm(ctx); err != nil {
+	if err := e.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
 	}
-	ns, err := l.objects.Current(objects.NamespacesTable, namespace)
+	ns, err := e.objects.Current(objects.NamespacesTable, namespace)
 	if err != nil || ns == nil || ns.Flags&proto.FlagTerminating == 0 {
 		return 0, err
 	}
@@ -51,7 +50,7 @@ func (e *emptier) emptyNamespace(ctx context.Context, namespace string, slow boo
 			waits = e.remote.look(namespace, ns.UID, left)
 		}
 		here := &content{resources: left.resources, finalizers: left.finalizers}
-		for _, res := range l.inNamespaces() {
+		for _, res := range e.inNamespaces() {
 			if res.GracePeriod == graceful {
 				if err := e.emptyTable(ctx, res, namespace, slow, here); err != nil {
 					return 0, err
@@ -67,7 +66,7 @@ func (e *emptier) emptyNamespace(ctx context.Context, namespace string, slow boo
 			break
 		}
 	}
-	if err := l.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) && failed == nil {
+	if err := e.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) && failed == nil {
 		failed = err
 	}
 	switch {
@@ -78,13 +77,13 @@ func (e *emptier) emptyNamespace(ctx context.Context, namespace string, slow boo
 	case waits:
 		return 0, nil // what comes of it has the namespace looked at again
 	}
-	return 0, l.finalizeEmpty(ctx, namespace)
+	return 0, e.finalizeEmpty(ctx, namespace)
 }
 
 // inNamespaces are the resources whose objects lie in namespaces, one for each table.
-func (l *Loops) inNamespaces() []*kinds.Resource {
+func (e *emptier) inNamespaces() []*kinds.Resource {
 	var out []*kinds.Resource
-	tables := l.objects.Tables()
+	tables := e.objects.Tables()
 	for _, name := range tables.Names {
 		if res := tables.ByName[name]; res.Namespaced {
 			out = append(out, res)
@@ -97,14 +96,14 @@ var collectorsKeys = [...][]byte{[]byte(`"` + metav1.FinalizerDeleteDependents +
 
 // emptyTable deletes a namespace's objects of one resource and notes what stays. It returns nothing but errSlow.
 func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, slow bool, left *content) error {
-	l, table, prefix := e.l, res.Table(), namespace+"/"
-	versions, err := l.objects.Range(table, prefix)
+	table, prefix := res.Table(), namespace+"/"
+	versions, err := e.objects.Range(table, prefix)
 	if err == nil && len(versions) > 0 {
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
 		var refusals refusals
 		err = objects.Each(e.inTurn(slices.DeleteFunc(versions, deletionUnderWay), place{table, namespace}), func(v *mvcc.Version) error {
-			o := l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete")
+			o := e.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete")
 			return refusals.take(o, e.deletes.delete(o, options, slow))
 		})
 		switch {
@@ -117,7 +116,7 @@ func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace
 			err = refusals.err
 		}
 		if err == nil {
-			versions, err = l.objects.Range(table, prefix)
+			versions, err = e.objects.Range(table, prefix)
 		}
 	}
 	if err != nil {
@@ -178,9 +177,9 @@ func finalizersOf(v *mvcc.Version) []string {
 }
 
 // countContent returns how many objects are in a namespace.
-func (l *Loops) countContent(namespace string) (n int, err error) {
-	for _, res := range l.inNamespaces() {
-		versions, err := l.objects.Range(res.Table(), namespace+"/")
+func (e *emptier) countContent(namespace string) (n int, err error) {
+	for _, res := range e.inNamespaces() {
+		versions, err := e.objects.Range(res.Table(), namespace+"/")
 		if err != nil {
 			return 0, err
 		}
@@ -191,16 +190,16 @@ func (l *Loops) countContent(namespace string) (n int, err error) {
 
 // finalizeEmpty lets a terminating namespace without content go. It does nothing if
 // the namespace is gone or not terminating.
-func (l *Loops) finalizeEmpty(ctx context.Context, name string) error {
-	res, err := namespacesOf(l.objects)
+func (e *emptier) finalizeEmpty(ctx context.Context, name string) error {
+	res, err := namespacesOf(e.objects)
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
-	v, err := l.objects.Current(res.Table(), name)
+	v, err := e.objects.Current(res.Table(), name)
 	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
 		return err
 	}
-	o := l.objects.System(ctx, res, "", name, "update")
+	o := e.objects.System(ctx, res, "", name, "update")
 	// From what the namespace has then: others take their finalizers away meanwhile.
 	withoutOurs := func(has []string) []string {
 		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == builtin.NamespaceFinalizer })

@@ -31,8 +31,8 @@ var errOver = errors.New("the namespace is not being deleted")
 // elsewhere empties namespaces at aggregated API servers. Each Service has a queue of its own, so that one that
 // hangs keeps no other waiting, and nothing here. Safe for concurrent use.
 type elsewhere struct {
-	l       *Loops
-	reports *reports
+	base
+	aggregator *aggregator.Aggregator // nil: there are no aggregated API servers
 	// changed is called with a namespace when there is something new to know of it.
 	changed func(namespace string)
 	ctx     context.Context
@@ -55,8 +55,8 @@ type asked struct {
 	told  string // the failure that was logged
 }
 
-func newElsewhere(ctx context.Context, l *Loops, r *reports, changed func(string)) *elsewhere {
-	return &elsewhere{l: l, reports: r, changed: changed, ctx: ctx, queues: map[string]*queue{}, of: map[string]map[string]*asked{}, unknown: map[string]bool{}}
+func newElsewhere(ctx context.Context, b base, a *aggregator.Aggregator, changed func(string)) *elsewhere {
+	return &elsewhere{base: b, aggregator: a, changed: changed, ctx: ctx, queues: map[string]*queue{}, of: map[string]map[string]*asked{}, unknown: map[string]bool{}}
 }
 
 // close waits for the workers. The context must have ended, and nobody looks any more.
@@ -90,10 +90,10 @@ func (e *elsewhere) forget(there func(name string) bool) {
 // look adds to left what aggregated API servers have in a namespace, and has them asked where that is
 // not known. waits: the namespace cannot go; changed is called when it is worth looking again.
 func (e *elsewhere) look(namespace, uid string, left *content) (waits bool) {
-	if e.l.cfg.Aggregator == nil {
+	if e.aggregator == nil {
 		return false
 	}
-	is := e.l.cfg.Aggregator.Namespaced()
+	is := e.aggregator.Namespaced()
 	left.unknown = is.Unknown
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,7 +118,7 @@ func missing(is *aggregator.Namespaced) string { return fmt.Sprint(is.Unknown, i
 
 // lookAgain has the namespaces looked at that wait for what is not known, when something else is known.
 func (e *elsewhere) lookAgain() {
-	now := missing(e.l.cfg.Aggregator.Namespaced())
+	now := missing(e.aggregator.Namespaced())
 	e.mu.Lock()
 	e.timer = nil
 	var names []string
@@ -192,9 +192,9 @@ func (e *elsewhere) work(ctx context.Context, service, namespace string) error {
 	left, about, err := &aggregator.Left{}, "", error(nil)
 	if s := e.server(service); s != nil { // else what was there is nobody's any more
 		about = s.About
-		still := func(ctx context.Context) error { return e.l.isTerminating(ctx, namespace, is.uid) }
+		still := func(ctx context.Context) error { return e.isTerminating(ctx, namespace, is.uid) }
 		if err := still(ctx); err == nil {
-			left = e.l.cfg.Aggregator.Empty(ctx, s, namespace, asNamespaceController, still)
+			left = e.aggregator.Empty(ctx, s, namespace, asNamespaceController, still)
 		} else {
 			left.Errs = []error{err}
 		}
@@ -221,7 +221,7 @@ func (e *elsewhere) work(ctx context.Context, service, namespace string) error {
 
 // server is what is known of a Service now, nil if no APIService has it.
 func (e *elsewhere) server(service string) *aggregator.Server {
-	for _, s := range e.l.cfg.Aggregator.Namespaced().Servers {
+	for _, s := range e.aggregator.Namespaced().Servers {
 		if s.Service == service {
 			return s
 		}
@@ -243,11 +243,11 @@ func (e *elsewhere) failed(service, namespace string, err error) {
 }
 
 // isTerminating returns errOver unless that very namespace is being deleted, as the cluster knows now.
-func (l *Loops) isTerminating(ctx context.Context, namespace, uid string) error {
-	if err := l.objects.Confirm(ctx); err != nil {
+func (e *elsewhere) isTerminating(ctx context.Context, namespace, uid string) error {
+	if err := e.objects.Confirm(ctx); err != nil {
 		return err
 	}
-	ns, err := l.objects.Current(objects.NamespacesTable, namespace)
+	ns, err := e.objects.Current(objects.NamespacesTable, namespace)
 	if err != nil {
 		return err
 	}

@@ -466,7 +466,7 @@ func TestElsewhereAnother(t *testing.T) {
 	})
 	changed := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
-	of := newElsewhere(ctx, &Loops{base: e.base, cfg: &e.manager.cfg}, e.reports, func(name string) { changed <- name })
+	of := newElsewhere(ctx, e.base, e.manager.cfg.Aggregator, func(name string) { changed <- name })
 	defer of.close()
 	defer cancel()
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}

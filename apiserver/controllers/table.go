@@ -70,7 +70,12 @@ type controller struct {
 
 // table are all controllers.
 var table = []controller{
-	{name: NamespaceController, manager: true, loop: all((*Loops).emptyNamespaces)},
+	{
+		name: NamespaceController, manager: true,
+		loop: func(b base, cfg *Config) loop {
+			return (&emptier{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
+		},
+	},
 	{
 		name: GarbageController, manager: true,
 		loop: func(b base, cfg *Config) loop {
