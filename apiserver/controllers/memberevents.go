@@ -22,7 +22,7 @@ const (
 // memberEvents makes events of one term, in the namespace default, as of other objects without a namespace. What happens again is
 // counted in the same event, so that a member which comes and goes makes neither many writes nor many objects.
 type memberEvents struct {
-	l  *Loops
+	base
 	of map[eventKey]*memberEvent
 }
 
@@ -41,14 +41,14 @@ type memberEvent struct {
 
 // add tells of something that has happened. What cannot be written is lost.
 func (k *memberEvents) add(ctx context.Context, m *quoratev1.Member, t eventText) {
-	now := k.l.objects.Now()
+	now := k.objects.Now()
 	for key, e := range k.of {
 		if now.Sub(e.last) >= eventLasts {
 			delete(k.of, key)
 		}
 	}
 	if m.UID == "" { // it was just made
-		if err := k.l.api.Get(ctx, quoratev1.Resource, "", m.Name, m); err != nil {
+		if err := k.api.Get(ctx, quoratev1.Resource, "", m.Name, m); err != nil {
 			return
 		}
 	}
@@ -64,24 +64,23 @@ func (k *memberEvents) add(ctx context.Context, m *quoratev1.Member, t eventText
 	}
 	e.written = now
 	if err := k.write(ctx, m, e, t); err != nil && ctx.Err() == nil {
-		k.l.cfg.Log.Debug("an event of a member is lost", "member", m.Name, "reason", t.reason, "err", err)
+		k.reports.log.Debug("an event of a member is lost", "member", m.Name, "reason", t.reason, "err", err)
 	}
 }
 
 func (k *memberEvents) write(ctx context.Context, m *quoratev1.Member, e *memberEvent, t eventText) error {
-	api := k.l.api
 	if e.count > 1 {
 		var is corev1.Event
-		err := api.Get(ctx, eventsGVR, metav1.NamespaceDefault, e.name, &is)
+		err := k.api.Get(ctx, eventsGVR, metav1.NamespaceDefault, e.name, &is)
 		if err == nil {
 			is.Count, is.LastTimestamp, is.Message = e.count, metav1.NewTime(e.last), t.message
-			return api.Update(ctx, eventsGVR, metav1.NamespaceDefault, e.name, &is)
+			return k.api.Update(ctx, eventsGVR, metav1.NamespaceDefault, e.name, &is)
 		}
 		if !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	return api.Create(ctx, eventsGVR, metav1.NamespaceDefault, &corev1.Event{
+	return k.api.Create(ctx, eventsGVR, metav1.NamespaceDefault, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: e.name, Namespace: metav1.NamespaceDefault},
 		InvolvedObject: corev1.ObjectReference{
 			Kind: "Member", APIVersion: quoratev1.Resource.GroupVersion().String(), Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,

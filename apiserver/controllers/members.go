@@ -71,7 +71,8 @@ const (
 
 // memberSync is the work of one term.
 type memberSync struct {
-	l         *Loops
+	base
+	members   Members
 	res       *kinds.Resource
 	events    memberEvents
 	readiness map[string]pendingReady // by id
@@ -88,18 +89,17 @@ type declaration struct {
 	since time.Time
 }
 
-// syncMembers keeps an object Member for each member of the cluster, and removes those whose objects are deleted, until ctx
+// run keeps an object Member for each member of the cluster, and removes those whose objects are deleted, until ctx
 // ends. Failures are logged and tried again.
-func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
-	wake, stop, err := l.objects.WatchTable(membersTable)
+func (k *memberSync) run(ctx context.Context) error {
+	wake, stop, err := k.objects.WatchTable(membersTable)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	k := &memberSync{
-		l: l, res: l.objects.Kinds().Lookup(quoratev1.Resource), events: memberEvents{l: l, of: map[eventKey]*memberEvent{}},
-		readiness: map[string]pendingReady{}, progress: map[string]progress{}, unnamed: map[string]time.Time{}, declared: map[string]declaration{}, shown: map[string]bool{},
-	}
+	k.res, k.events = k.objects.Kinds().Lookup(quoratev1.Resource), memberEvents{base: k.base, of: map[eventKey]*memberEvent{}}
+	k.readiness, k.progress, k.unnamed = map[string]pendingReady{}, map[string]progress{}, map[string]time.Time{}
+	k.declared, k.shown = map[string]declaration{}, map[string]bool{}
 	var known []MemberSeen
 	var due time.Time
 	timer := time.NewTimer(0)
@@ -113,7 +113,7 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 			woken = true
 		case <-timer.C:
 		}
-		listed, err := l.cfg.Members.List()
+		listed, err := k.members.List()
 		tried := err != nil
 		if now := time.Now(); err == nil && (woken || !now.Before(due) || !slices.Equal(listed, known)) {
 			due, tried = now.Add(askPeriod), true
@@ -126,7 +126,7 @@ func (l *Loops) syncMembers(ctx context.Context, r *reports) error {
 			}
 		}
 		if tried && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			r.tried("cannot show the members as objects, retrying", err)
+			k.reports.tried("cannot show the members as objects, retrying", err)
 		}
 		timer.Reset(membersPeriod)
 		if woken && !pause(ctx, coalesceDelay) {
@@ -143,7 +143,7 @@ type storedMember struct {
 
 // sync compares the objects with what members say, once. again: there is more to be done soon.
 func (k *memberSync) sync(ctx context.Context) (again bool, err error) {
-	seen, err := k.l.cfg.Members.Ask(ctx)
+	seen, err := k.members.Ask(ctx)
 	if err != nil {
 		return false, fmt.Errorf("ask the members: %w", err)
 	}
@@ -224,7 +224,7 @@ func onlyOurs(finalizers []string) bool {
 }
 
 func (k *memberSync) stored() ([]storedMember, error) {
-	versions, err := k.l.objects.Range(membersTable, "")
+	versions, err := k.objects.Range(membersTable, "")
 	if err != nil {
 		return nil, fmt.Errorf("list members: %w", err)
 	}
@@ -244,9 +244,9 @@ func (k *memberSync) stored() ([]storedMember, error) {
 
 // create makes the object of a member. joined: there are others already, so it has joined them.
 func (k *memberSync) create(ctx context.Context, name string, m MemberSeen, joined bool) error {
-	o := &quoratev1.Member{Status: nextMember(nil, m, k.l.objects.Now())}
+	o := &quoratev1.Member{Status: nextMember(nil, m, k.objects.Now())}
 	o.Name, o.Finalizers = name, []string{quoratev1.Finalizer}
-	if err := k.l.api.Create(ctx, quoratev1.Resource, "", o); err != nil {
+	if err := k.api.Create(ctx, quoratev1.Resource, "", o); err != nil {
 		return fmt.Errorf("create member %s: %w", name, err)
 	}
 	if joined && !k.shown[m.ID] {
@@ -259,12 +259,12 @@ func (k *memberSync) create(ctx context.Context, name string, m MemberSeen, join
 func (k *memberSync) update(ctx context.Context, s *storedMember, m MemberSeen, now time.Time) (pending bool, err error) {
 	if s.DeletionTimestamp == nil && !slices.Contains(s.Finalizers, quoratev1.Finalizer) {
 		s.Finalizers = append(s.Finalizers, quoratev1.Finalizer)
-		return true, k.l.api.Update(ctx, quoratev1.Resource, "", s.Name, &s.Member)
+		return true, k.api.Update(ctx, quoratev1.Resource, "", s.Name, &s.Member)
 	}
 	p := k.readiness[m.ID]
 	m, pending = p.held(s.Status.Conditions, m, now)
 	k.readiness[m.ID] = p
-	next := nextMember(&s.Status, m, k.l.objects.Now())
+	next := nextMember(&s.Status, m, k.objects.Now())
 	return pending, k.write(ctx, s, next)
 }
 
@@ -277,7 +277,7 @@ func (k *memberSync) write(ctx context.Context, s *storedMember, next quoratev1.
 	if err != nil {
 		return err
 	}
-	o := k.l.objects.System(ctx, k.res, "", s.Name, "update")
+	o := k.objects.System(ctx, k.res, "", s.Name, "update")
 	o.Info.Subresource, o.Subresource = "status", k.res.Subresource("status")
 	w, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.Revision != s.version.Revision { // decided on another one
@@ -305,7 +305,7 @@ func (k *memberSync) write(ctx context.Context, s *storedMember, next quoratev1.
 // drop takes an object of a member away that has or gets another one. It is one write, so that no leader ever takes it for a
 // deletion that somebody has asked for.
 func (k *memberSync) drop(ctx context.Context, s *storedMember) error {
-	if err := k.l.removeVersion(ctx, membersTable, s.version); err != nil {
+	if err := k.removeVersion(ctx, membersTable, s.version); err != nil {
 		return fmt.Errorf("delete member %s: %w", s.Name, err)
 	}
 	return nil
@@ -313,9 +313,8 @@ func (k *memberSync) drop(ctx context.Context, s *storedMember) error {
 
 // end takes the object of a node that is no member any more away.
 func (k *memberSync) end(ctx context.Context, s *storedMember) error {
-	api := k.l.api
 	if s.DeletionTimestamp == nil {
-		err := api.Delete(ctx, quoratev1.Resource, "", s.Name, s.UID)
+		err := k.api.Delete(ctx, quoratev1.Resource, "", s.Name, s.UID)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete member %s: %w", s.Name, err)
 		}
@@ -326,7 +325,7 @@ func (k *memberSync) end(ctx context.Context, s *storedMember) error {
 		return nil // somebody else holds it
 	}
 	s.Finalizers = slices.Delete(s.Finalizers, i, i+1)
-	if err := api.Update(ctx, quoratev1.Resource, "", s.Name, &s.Member); err != nil && !apierrors.IsNotFound(err) {
+	if err := k.api.Update(ctx, quoratev1.Resource, "", s.Name, &s.Member); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("let member %s go: %w", s.Name, err)
 	}
 	delete(k.readiness, s.Status.ID)
@@ -374,7 +373,7 @@ func (k *memberSync) removeDeclared(ctx context.Context, seen []MemberSeen, has 
 		if err != nil || !is {
 			return true, err
 		}
-		err = k.l.cfg.Members.Remove(ctx, m.ID)
+		err = k.members.Remove(ctx, m.ID)
 		var refused *RemovalRefused
 		switch {
 		case errors.As(err, &refused):
@@ -392,10 +391,10 @@ func (k *memberSync) removeDeclared(ctx context.Context, seen []MemberSeen, has 
 
 // newest reports whether an object is as it was read, by all that was acknowledged.
 func (k *memberSync) newest(ctx context.Context, s *storedMember) (bool, error) {
-	if err := k.l.objects.Confirm(ctx); err != nil {
+	if err := k.objects.Confirm(ctx); err != nil {
 		return false, fmt.Errorf("read member %s: %w", s.Name, err)
 	}
-	v, err := k.l.objects.Current(membersTable, s.Name)
+	v, err := k.objects.Current(membersTable, s.Name)
 	return err == nil && v != nil && v.Revision == s.version.Revision, err
 }
 
@@ -404,7 +403,7 @@ func (k *memberSync) block(ctx context.Context, s *storedMember, reason, why str
 	next := s.Status
 	next.Conditions = slices.Clone(next.Conditions)
 	meta.SetStatusCondition(&next.Conditions, metav1.Condition{
-		Type: quoratev1.RemovalBlocked, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(k.l.objects.Now()),
+		Type: quoratev1.RemovalBlocked, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(k.objects.Now()),
 		Message: why + ". It is removed as soon as that is safe; who takes the finalizer " + quoratev1.Finalizer + " off the object takes the deletion back",
 	})
 	sortConditions(next.Conditions)

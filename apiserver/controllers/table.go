@@ -87,7 +87,7 @@ var table = []controller{
 	{name: AccountController, manager: true, loop: all((*Loops).syncAccounts)},
 	{name: KubernetesController, loop: all((*Loops).syncKubernetesService), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil }},
 	{
-		name: MemberController, loop: all((*Loops).syncMembers), failed: "showing the members as objects failed, restarting",
+		name: MemberController, loop: func(b base, cfg *Config) loop { return (&memberSync{base: b, members: cfg.Members}).run }, failed: "showing the members as objects failed, restarting",
 		serves: func(s *objects.Store, cfg *Config) bool {
 			return cfg.Members.Ask != nil && s.Kinds().Lookup(quoratev1.Resource) != nil
 		},
