@@ -13,23 +13,27 @@ import (
 // they may have been given the role since.
 const approvingPeriod = 10 * time.Second
 
-// approveRequests approves requests of kubelets for client certificates if roles say that their users may
+// approver is the controller that approves requests for certificates.
+type approver struct {
+	base
+	authorizer auth.Authorizer
+}
+
+// run approves requests of kubelets for client certificates if roles say that their users may
 // have them, until ctx ends, by upstream's rules. Requests for serving certificates are for people, or
 // for a program of theirs: what a kubelet says of its own addresses proves nothing.
-func (l *Loops) approveRequests(ctx context.Context, r *reports) error {
-	return l.followRequests(ctx, r, approvingPeriod, requests{
-		subresource: "approval",
-		decide: func(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (changed, look bool) {
-			return l.approve(ctx, csr, r)
-		},
+func (a *approver) run(ctx context.Context) error {
+	q := &requests{
+		base: a.base, subresource: "approval", decide: a.approve,
 		decided: func(csr *certificatesv1.CertificateSigningRequest) {
-			r.log.Info("a certificate signing request is approved", "name", csr.Name, "user", csr.Spec.Username)
+			a.reports.log.Info("a certificate signing request is approved", "name", csr.Name, "user", csr.Spec.Username)
 		},
-	})
+	}
+	return q.follow(ctx, approvingPeriod)
 }
 
 // approve approves a request if it is of a kubelet and its user may have it.
-func (l *Loops) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, r *reports) (changed, look bool) {
+func (a *approver) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (changed, look bool) {
 	if len(csr.Status.Certificate) > 0 || hasCondition(csr, certificatesv1.CertificateApproved) || hasCondition(csr, certificatesv1.CertificateDenied) ||
 		csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return false, false
@@ -42,16 +46,16 @@ func (l *Loops) approve(ctx context.Context, csr *certificatesv1.CertificateSign
 		if rule.self && csr.Spec.Username != request.Subject.CommonName {
 			continue
 		}
-		decision, _, err := l.cfg.Authorizer.Authorize(ctx, auth.Attributes{
+		decision, _, err := a.authorizer.Authorize(ctx, auth.Attributes{
 			User: requester(csr), Verb: "create", APIGroup: requestsGVR.Group, APIVersion: "*",
 			Resource: requestsGVR.Resource, Subresource: rule.subresource, ResourceRequest: true,
 		})
 		if decision == auth.Allow {
-			condition(csr, certificatesv1.CertificateApproved, "AutoApproved", rule.message, l.objects.Now())
+			condition(csr, certificatesv1.CertificateApproved, "AutoApproved", rule.message, a.objects.Now())
 			return true, false
 		}
 		if err != nil {
-			r.log.Warn("whether a certificate signing request may be approved cannot be decided", "name", csr.Name, "user", csr.Spec.Username, "err", err)
+			a.reports.log.Warn("whether a certificate signing request may be approved cannot be decided", "name", csr.Name, "user", csr.Spec.Username, "err", err)
 		}
 	}
 	return false, true

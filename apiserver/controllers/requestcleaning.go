@@ -19,28 +19,31 @@ const (
 	cleaningPeriod  = time.Hour
 )
 
-// cleanRequests deletes CertificateSigningRequests that nobody waits for any more, until ctx ends.
-func (l *Loops) cleanRequests(ctx context.Context, r *reports) error {
-	res := l.objects.Kinds().Lookup(requestsGVR)
+// requestCleaner is the controller that deletes old requests for certificates.
+type requestCleaner struct{ base }
+
+// run deletes CertificateSigningRequests that nobody waits for any more, until ctx ends.
+func (c requestCleaner) run(ctx context.Context) error {
+	res := c.objects.Kinds().Lookup(requestsGVR)
 	if res == nil {
 		return errors.New("the registry has no certificate signing requests")
 	}
 	for {
-		versions, err := l.objects.Range(res.Table(), "")
+		versions, err := c.objects.Range(res.Table(), "")
 		if err != nil {
 			return fmt.Errorf("list certificate signing requests: %w", err)
 		}
 		for _, v := range versions {
 			csr, err := requestOf(v)
-			if err != nil || !outdated(csr, l.objects.Now()) {
+			if err != nil || !outdated(csr, c.objects.Now()) {
 				continue
 			}
-			err = l.api.Delete(ctx, requestsGVR, "", csr.Name, csr.UID)
+			err = c.api.Delete(ctx, requestsGVR, "", csr.Name, csr.UID)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				r.failed("cannot delete an old certificate signing request, retrying", "name", csr.Name, "err", err)
+				c.reports.failed("cannot delete an old certificate signing request, retrying", "name", csr.Name, "err", err)
 			}
 		}
 		if !pause(ctx, cleaningPeriod) {

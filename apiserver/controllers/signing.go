@@ -29,28 +29,35 @@ type Signing struct {
 	Duration time.Duration
 }
 
-// signRequests signs CertificateSigningRequests that are approved, until ctx ends, by upstream's rules
+// signer is the controller that signs requests for certificates.
+type signer struct {
+	base
+	Signing
+}
+
+// run signs CertificateSigningRequests that are approved, until ctx ends, by upstream's rules
 // for upstream's signers.
-func (l *Loops) signRequests(ctx context.Context, r *reports) error {
-	return l.followRequests(ctx, r, 0, requests{
-		subresource: "status",
+func (s *signer) run(ctx context.Context) error {
+	q := &requests{
+		base: s.base, subresource: "status",
 		decide: func(_ context.Context, csr *certificatesv1.CertificateSigningRequest) (changed, look bool) {
-			return l.sign(csr), false
+			return s.sign(csr), false
 		},
 		decided: func(csr *certificatesv1.CertificateSigningRequest) {
 			if len(csr.Status.Certificate) > 0 {
-				r.log.Info("a certificate is signed", "name", csr.Name, "signer", csr.Spec.SignerName, "user", csr.Spec.Username)
+				s.reports.log.Info("a certificate is signed", "name", csr.Name, "signer", csr.Spec.SignerName, "user", csr.Spec.Username)
 				return
 			}
 			why := csr.Status.Conditions[len(csr.Status.Conditions)-1].Message
-			r.log.Warn("a certificate signing request is approved and was not signed", "name", csr.Name, "signer", csr.Spec.SignerName, "user", csr.Spec.Username, "err", why)
+			s.reports.log.Warn("a certificate signing request is approved and was not signed", "name", csr.Name, "signer", csr.Spec.SignerName, "user", csr.Spec.Username, "err", why)
 		},
-	})
+	}
+	return q.follow(ctx, 0)
 }
 
 // sign signs a request if it is to be, or says in its status why it cannot be. It reports whether it
 // has done either.
-func (l *Loops) sign(csr *certificatesv1.CertificateSigningRequest) bool {
+func (s *signer) sign(csr *certificatesv1.CertificateSigningRequest) bool {
 	if len(csr.Status.Certificate) > 0 || !hasCondition(csr, certificatesv1.CertificateApproved) ||
 		hasCondition(csr, certificatesv1.CertificateDenied) || hasCondition(csr, certificatesv1.CertificateFailed) {
 		return false
@@ -59,10 +66,10 @@ func (l *Loops) sign(csr *certificatesv1.CertificateSigningRequest) bool {
 	if rule == nil {
 		return false // somebody else's
 	}
-	cert, err := l.certificate(csr, rule)
+	cert, err := s.certificate(csr, rule)
 	if err != nil {
 		// It is the request that is wrong, and a request does not change.
-		condition(csr, certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error(), l.objects.Now())
+		condition(csr, certificatesv1.CertificateFailed, "SignerValidationFailure", err.Error(), s.objects.Now())
 		return true
 	}
 	csr.Status.Certificate = cert
@@ -70,7 +77,7 @@ func (l *Loops) sign(csr *certificatesv1.CertificateSigningRequest) bool {
 }
 
 // certificate signs a request whose signer has a rule.
-func (l *Loops) certificate(csr *certificatesv1.CertificateSigningRequest, rule signerRule) ([]byte, error) {
+func (s *signer) certificate(csr *certificatesv1.CertificateSigningRequest, rule signerRule) ([]byte, error) {
 	request, err := certificates.ParseCSR(csr.Spec.Request)
 	if err != nil {
 		return nil, fmt.Errorf("parse the request: %w", err)
@@ -78,9 +85,9 @@ func (l *Loops) certificate(csr *certificatesv1.CertificateSigningRequest, rule 
 	if err := rule(request, csr.Spec.Usages); err != nil {
 		return nil, err
 	}
-	der, err := l.cfg.Signing.Authority.Sign(request.Raw, authority.PermissiveSigningPolicy{
-		TTL: validFor(csr.Spec.ExpirationSeconds, l.cfg.Signing.Duration), Usages: csr.Spec.Usages,
-		Backdate: signedBackdate, Short: signedShort, Now: l.objects.Now,
+	der, err := s.Authority.Sign(request.Raw, authority.PermissiveSigningPolicy{
+		TTL: validFor(csr.Spec.ExpirationSeconds, s.Duration), Usages: csr.Spec.Usages,
+		Backdate: signedBackdate, Short: signedShort, Now: s.objects.Now,
 	})
 	if err != nil {
 		return nil, err

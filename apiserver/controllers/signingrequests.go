@@ -21,7 +21,7 @@ var requestsGVR = certificatesv1.SchemeGroupVersion.WithResource("certificatesig
 
 // requests follows CertificateSigningRequests, and writes what a controller decides about each.
 type requests struct {
-	l           *Loops
+	base
 	res         *kinds.Resource
 	subresource string
 	// decide changes the status of a request, and reports whether it did. look asks for another call
@@ -34,18 +34,18 @@ type requests struct {
 	settled map[string]*mvcc.Version
 }
 
-// followRequests calls decide for each CertificateSigningRequest when it comes or changes, until ctx
+// follow calls decide for each CertificateSigningRequest when it comes or changes, until ctx
 // ends; every period for those that it asks to look at again.
-func (l *Loops) followRequests(ctx context.Context, r *reports, period time.Duration, q requests) error {
-	q.l, q.res = l, l.objects.Kinds().Lookup(requestsGVR)
+func (q *requests) follow(ctx context.Context, period time.Duration) error {
+	q.res = q.objects.Kinds().Lookup(requestsGVR)
 	if q.res == nil {
 		return errors.New("the registry has no certificate signing requests")
 	}
-	return l.onChange(ctx, []string{q.res.Table()}, period, func() (again bool, _ error) { return q.step(ctx, r) })
+	return q.onChange(ctx, []string{q.res.Table()}, period, func() (again bool, _ error) { return q.step(ctx) })
 }
 
-func (q *requests) step(ctx context.Context, r *reports) (again bool, _ error) {
-	versions, err := q.l.objects.Range(q.res.Table(), "")
+func (q *requests) step(ctx context.Context) (again bool, _ error) {
+	versions, err := q.objects.Range(q.res.Table(), "")
 	if err != nil {
 		return false, fmt.Errorf("list certificate signing requests: %w", err)
 	}
@@ -57,7 +57,7 @@ func (q *requests) step(ctx context.Context, r *reports) (again bool, _ error) {
 		}
 		csr, err := requestOf(v)
 		if err != nil {
-			r.failed("a certificate signing request cannot be read", "name", v.Key, "err", err)
+			q.reports.failed("a certificate signing request cannot be read", "name", v.Key, "err", err)
 			settled[v.Key] = v
 			continue
 		}
@@ -70,7 +70,7 @@ func (q *requests) step(ctx context.Context, r *reports) (again bool, _ error) {
 			return false, context.Cause(ctx)
 		case err != nil:
 			again = true
-			r.failed("cannot update a certificate signing request, retrying", "name", v.Key, "err", err)
+			q.reports.failed("cannot update a certificate signing request, retrying", "name", v.Key, "err", err)
 		case !changed && !look:
 			settled[v.Key] = v
 		}
@@ -82,7 +82,7 @@ func (q *requests) step(ctx context.Context, r *reports) (again bool, _ error) {
 // write decides about the newest version of a request and writes what was decided, unless the request
 // changes meanwhile: then it decides again.
 func (q *requests) write(ctx context.Context, name string) error {
-	o := q.l.objects.System(ctx, q.res, "", name, "update")
+	o := q.objects.System(ctx, q.res, "", name, "update")
 	o.Subresource, o.Info.Subresource = q.res.Subresource(q.subresource), q.subresource
 	var written *certificatesv1.CertificateSigningRequest
 	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {

@@ -120,7 +120,7 @@ func (e *env) request(name string) *certificatesv1.CertificateSigningRequest {
 // setCondition writes a condition as an administrator does.
 func (e *env) setCondition(name string, kind certificatesv1.RequestConditionType) {
 	e.t.Helper()
-	q := &requests{l: &Loops{base: e.base, cfg: &e.manager.cfg}, res: e.objects.Kinds().Lookup(requestsGVR), subresource: "approval",
+	q := &requests{base: e.base, res: e.objects.Kinds().Lookup(requestsGVR), subresource: "approval",
 		decide: func(_ context.Context, csr *certificatesv1.CertificateSigningRequest) (bool, bool) {
 			condition(csr, kind, "Test", "", time.Now())
 			return true, false

@@ -95,9 +95,15 @@ var table = []controller{
 	{name: RootCAController, manager: true, loop: all((*Loops).publishRoots), serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 }},
 	{name: PolicyStatusController, manager: true, loop: all((*Loops).checkPolicies)},
 	{name: ResourceQuotaController, manager: true, loop: all((*Loops).syncQuotas), failed: "showing what quotas count failed, restarting"},
-	{name: RequestSigningController, manager: true, loop: all((*Loops).signRequests), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Signing.Authority != nil }},
-	{name: RequestApprovingController, manager: true, loop: all((*Loops).approveRequests), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authorizer != nil }},
-	{name: RequestCleanerController, manager: true, loop: all((*Loops).cleanRequests)},
+	{
+		name: RequestSigningController, manager: true, loop: func(b base, cfg *Config) loop { return (&signer{b, cfg.Signing}).run },
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Signing.Authority != nil },
+	},
+	{
+		name: RequestApprovingController, manager: true, loop: func(b base, cfg *Config) loop { return (&approver{b, cfg.Authorizer}).run },
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authorizer != nil },
+	},
+	{name: RequestCleanerController, manager: true, loop: func(b base, _ *Config) loop { return requestCleaner{b}.run }},
 	{name: BootstrapSignerController, manager: true, loop: all((*Loops).signClusterInfo)},
 	{name: TokenCleanerController, manager: true, loop: all((*Loops).cleanTokens)},
 	{name: KubeadmConfigController, loop: all((*Loops).publishJoining), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil }},
