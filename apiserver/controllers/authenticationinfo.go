@@ -18,29 +18,34 @@ const (
 	authenticationLook = 10 * time.Second
 )
 
-// publishAuthentication keeps the ConfigMap by which aggregated API servers know whom to believe, until
+// authenticationPublisher is the controller of what aggregated API servers are told.
+type authenticationPublisher struct {
+	base
+	data func() map[string]string
+}
+
+// run keeps the ConfigMap by which aggregated API servers know whom to believe, until
 // ctx ends. Failures are logged and tried again.
-func (l *Loops) publishAuthentication(ctx context.Context, r *reports) error {
-	return l.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
-		err := l.publishAuthenticationOnce(ctx)
+func (p *authenticationPublisher) run(ctx context.Context) error {
+	return p.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
+		err := p.publish(ctx)
 		if err != nil && ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		r.tried("cannot write the ConfigMap for aggregated API servers, retrying", err, "namespace", metav1.NamespaceSystem, "name", authenticationName)
+		p.reports.tried("cannot write the ConfigMap for aggregated API servers, retrying", err, "namespace", metav1.NamespaceSystem, "name", authenticationName)
 		return err != nil, nil
 	})
 }
 
-func (l *Loops) publishAuthenticationOnce(ctx context.Context) error {
-	want := l.cfg.Authentication()
-	api := l.api
+func (p *authenticationPublisher) publish(ctx context.Context) error {
+	want := p.data()
 	var has corev1.ConfigMap
-	err := api.Get(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
+	err := p.api.Get(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
 	switch {
 	case apierrors.IsNotFound(err):
 		made := &corev1.ConfigMap{Data: want}
 		made.Namespace, made.Name = metav1.NamespaceSystem, authenticationName
-		err = api.Create(ctx, mapsGVR, metav1.NamespaceSystem, made)
+		err = p.api.Create(ctx, mapsGVR, metav1.NamespaceSystem, made)
 		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			return nil // the namespace wakes this loop
 		}
@@ -54,7 +59,7 @@ func (l *Loops) publishAuthenticationOnce(ctx context.Context) error {
 			return nil
 		}
 		has.Data = next
-		err = api.Update(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
+		err = p.api.Update(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the authorities of clients: %w", err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -29,84 +30,88 @@ var secretsGVR = corev1.SchemeGroupVersion.WithResource("secrets")
 const tokenPeriod = 10 * time.Second
 
 // tokenSecrets returns the Secrets of kube-system that are bootstrap tokens, whatever they are called.
-func (l *Loops) tokenSecrets() ([]*mvcc.Version, error) {
-	return l.objects.Match(kinds.BuiltinTable(secretsGVR.GroupResource()), mvcc.Query{Prefix: metav1.NamespaceSystem + "/", Match: func(v *mvcc.Version) bool {
+func tokenSecrets(s *objects.Store) ([]*mvcc.Version, error) {
+	return s.Match(kinds.BuiltinTable(secretsGVR.GroupResource()), mvcc.Query{Prefix: metav1.NamespaceSystem + "/", Match: func(v *mvcc.Version) bool {
 		kind, _ := v.Fields.Get("type")
 		return kind == string(bootstrapapi.SecretTypeBootstrapToken) && v.Flags&proto.FlagTerminating == 0
 	}})
 }
 
-// cleanTokens deletes bootstrap tokens that have expired, until ctx ends.
-func (l *Loops) cleanTokens(ctx context.Context, r *reports) error {
-	return l.onChange(ctx, []string{kinds.BuiltinTable(secretsGVR.GroupResource())}, tokenPeriod, func() (again bool, _ error) {
-		versions, err := l.tokenSecrets()
+// tokenCleaner is the controller that deletes old bootstrap tokens.
+type tokenCleaner struct{ base }
+
+// run deletes bootstrap tokens that have expired, until ctx ends.
+func (c tokenCleaner) run(ctx context.Context) error {
+	return c.onChange(ctx, []string{kinds.BuiltinTable(secretsGVR.GroupResource())}, tokenPeriod, func() (again bool, _ error) {
+		versions, err := tokenSecrets(c.objects)
 		if err != nil {
 			return false, fmt.Errorf("list bootstrap tokens: %w", err)
 		}
 		for _, v := range versions {
 			var s corev1.Secret
-			if err := json.Unmarshal(v.Value(), &s); err != nil || !bootstrapsecrets.HasExpired(&s, l.objects.Now()) {
+			if err := json.Unmarshal(v.Value(), &s); err != nil || !bootstrapsecrets.HasExpired(&s, c.objects.Now()) {
 				continue
 			}
-			err := l.api.Delete(ctx, secretsGVR, metav1.NamespaceSystem, s.Name, s.UID)
+			err := c.api.Delete(ctx, secretsGVR, metav1.NamespaceSystem, s.Name, s.UID)
 			switch {
 			case ctx.Err() != nil:
 				return false, context.Cause(ctx)
 			case err == nil:
-				r.log.Info("a bootstrap token has expired and is deleted", "name", s.Name)
+				c.reports.log.Info("a bootstrap token has expired and is deleted", "name", s.Name)
 			case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 				again = true
-				r.failed("cannot delete a bootstrap token that has expired, retrying", "name", s.Name, "err", err)
+				c.reports.failed("cannot delete a bootstrap token that has expired, retrying", "name", s.Name, "err", err)
 			}
 		}
 		return again, nil
 	})
 }
 
-// signClusterInfo keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for signing,
-// until ctx ends: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
-// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
-// trust.
-func (l *Loops) signClusterInfo(ctx context.Context, r *reports) error {
-	tables := []string{kinds.BuiltinTable(secretsGVR.GroupResource()), kinds.BuiltinTable(mapsGVR.GroupResource())}
-	s := clusterInfoSigner{l: l, maps: tables[1]}
-	return l.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {
-		err := s.step(ctx)
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.tried("cannot sign the ConfigMap cluster-info, retrying", err)
-		}
-		return err != nil, nil
-	})
-}
-
-// clusterInfoSigner knows what it has looked at: other ConfigMaps may change all the time.
+// clusterInfoSigner is the controller that signs what machines read that join. It knows what it has
+// looked at: other ConfigMaps may change all the time.
 type clusterInfoSigner struct {
-	l      *Loops
+	base
 	maps   string
 	info   *mvcc.Version
 	tokens []*mvcc.Version
 	due    time.Time // when a token ends that is signed for
 }
 
+// run keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for signing,
+// until ctx ends: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
+// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
+// trust.
+func (s *clusterInfoSigner) run(ctx context.Context) error {
+	tables := []string{kinds.BuiltinTable(secretsGVR.GroupResource()), kinds.BuiltinTable(mapsGVR.GroupResource())}
+	s.maps = tables[1]
+	return s.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {
+		err := s.step(ctx)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			s.reports.tried("cannot sign the ConfigMap cluster-info, retrying", err)
+		}
+		return err != nil, nil
+	})
+}
+
 func (s *clusterInfoSigner) step(ctx context.Context) error {
-	info, err := s.l.objects.Current(s.maps, metav1.NamespacePublic+"/"+bootstrapapi.ConfigMapClusterInfo)
+	info, err := s.objects.Current(s.maps, metav1.NamespacePublic+"/"+bootstrapapi.ConfigMapClusterInfo)
 	if err != nil {
 		return err
 	}
-	tokens, err := s.l.tokenSecrets()
+	tokens, err := tokenSecrets(s.objects)
 	if err != nil {
 		return err
 	}
-	now := s.l.objects.Now()
+	now := s.objects.Now()
 	if info == nil || info == s.info && slices.Equal(tokens, s.tokens) && (s.due.IsZero() || now.Before(s.due)) {
 		return nil
 	}
 	s.info = nil
 	var has corev1.ConfigMap
-	if err := s.l.api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+	if err := s.api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 		return err
 	}
 	kubeconfig, ok := has.Data[bootstrapapi.KubeConfigKey]
@@ -127,7 +132,7 @@ func (s *clusterInfoSigner) step(ctx context.Context) error {
 	}
 	if ok && !maps.Equal(want, has.Data) {
 		has.Data = want
-		if err := s.l.api.Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+		if err := s.api.Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 			return err
 		}
 	}

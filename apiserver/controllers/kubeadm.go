@@ -42,17 +42,28 @@ const (
 	clusterDomain = "cluster.local"
 )
 
-// publishJoining makes what kubeadm init would leave for kubeadm join, until ctx ends: the ConfigMaps
+// joiningPublisher is the controller of what machines are told that join.
+type joiningPublisher struct {
+	base
+	Joining
+	members func() ([]string, error) // the URLs of the API; nil: they are not known
+	blocks  []netip.Prefix           // of Services
+	roots   []byte                   // that vouch for the API
+	// info is what of cluster-info was looked at, and when: other ConfigMaps may change all the time.
+	info   *mvcc.Version
+	looked time.Time
+}
+
+// run makes what kubeadm init would leave for kubeadm join, until ctx ends: the ConfigMaps
 // and the roles by which they are read. It is made once: what an administrator edits or deletes of it
 // stays so, as upstream's pages say how to turn off what these roles allow. Made last, and so the mark
 // that the rest is there, is the ConfigMap kubeadm-config. What clients must know of the authority and
 // the address follows changes, unless it was edited.
-func (l *Loops) publishJoining(ctx context.Context, r *reports) error {
+func (p *joiningPublisher) run(ctx context.Context) error {
 	tables := []string{objects.NamespacesTable, kinds.BuiltinTable(mapsGVR.GroupResource())}
-	var info infoLook
-	return l.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {
+	return p.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {
 		for _, name := range [...]string{metav1.NamespaceSystem, metav1.NamespacePublic} {
-			v, err := l.objects.Current(objects.NamespacesTable, name)
+			v, err := p.objects.Current(objects.NamespacesTable, name)
 			if err != nil {
 				return false, err
 			}
@@ -60,33 +71,32 @@ func (l *Loops) publishJoining(ctx context.Context, r *reports) error {
 				return false, nil
 			}
 		}
-		err := l.ensureJoining(ctx)
+		err := p.ensure(ctx)
 		if err == nil {
-			err = l.refreshClusterInfo(ctx, &info)
+			err = p.refresh(ctx)
 		}
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		if !apierrors.IsConflict(err) {
-			r.tried("cannot write what kubeadm join reads, retrying", err)
+			p.reports.tried("cannot write what kubeadm join reads, retrying", err)
 		}
 		return err != nil, nil
 	})
 }
 
-// ensureJoining makes everything, unless that was done.
-func (l *Loops) ensureJoining(ctx context.Context) error {
-	done, err := l.objects.Current(kinds.BuiltinTable(mapsGVR.GroupResource()), metav1.NamespaceSystem+"/"+kubeadmConfig)
+// ensure makes everything, unless that was done.
+func (p *joiningPublisher) ensure(ctx context.Context) error {
+	done, err := p.objects.Current(kinds.BuiltinTable(mapsGVR.GroupResource()), metav1.NamespaceSystem+"/"+kubeadmConfig)
 	if err != nil || done != nil {
 		return err
 	}
-	made, err := l.joiningObjects()
+	made, err := p.wanted()
 	if err != nil {
 		return err
 	}
-	api := l.api
 	for _, x := range made {
-		if err := api.Create(ctx, x.gvr, x.object.GetNamespace(), x.object); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := p.api.Create(ctx, x.gvr, x.object.GetNamespace(), x.object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %s %s: %w", x.gvr.Resource, x.object.GetName(), err)
 		}
 	}
@@ -99,17 +109,17 @@ type joiningObject struct {
 	object metav1.Object
 }
 
-// joiningObjects are all of them, kubeadm-config last.
-func (l *Loops) joiningObjects() ([]joiningObject, error) {
-	info, err := l.clusterInfo(nil)
+// wanted returns all of them, kubeadm-config last.
+func (p *joiningPublisher) wanted() ([]joiningObject, error) {
+	info, err := p.clusterInfo(nil)
 	if err != nil {
 		return nil, err
 	}
-	kubelet, err := yaml.Marshal(l.kubeletConfiguration())
+	kubelet, err := yaml.Marshal(p.kubeletConfiguration())
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := yaml.Marshal(l.clusterConfiguration())
+	cluster, err := yaml.Marshal(p.clusterConfiguration())
 	if err != nil {
 		return nil, err
 	}
@@ -124,14 +134,14 @@ func systemMap(name, key string, text []byte) *corev1.ConfigMap {
 
 // clusterInfo is the ConfigMap by which a machine finds the cluster, as it should be: it keeps the server
 // that has names as long as that is one.
-func (l *Loops) clusterInfo(has *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	server, err := l.joiningServer(has)
+func (p *joiningPublisher) clusterInfo(has *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	server, err := p.server(has)
 	if err != nil {
 		return nil, err
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "", "contexts": nil, "users": nil, "preferences": map[string]any{},
-		"clusters": []any{map[string]any{"name": "", "cluster": map[string]any{"certificate-authority-data": l.cfg.Roots, "server": server}}},
+		"clusters": []any{map[string]any{"name": "", "cluster": map[string]any{"certificate-authority-data": p.roots, "server": server}}},
 	})
 	if err != nil {
 		return nil, err
@@ -150,49 +160,42 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// joiningServer is the URL that joining machines are given. Without a configured one it is that of a member:
+// server is the URL that joining machines are given. Without a configured one it is that of a member:
 // the one that they were given before, as long as it is a member, else that of this node.
-func (l *Loops) joiningServer(has *corev1.ConfigMap) (string, error) {
-	if l.cfg.Joining.Endpoint != "" {
-		return (&url.URL{Scheme: "https", Host: l.cfg.Joining.Endpoint}).String(), nil
+func (p *joiningPublisher) server(has *corev1.ConfigMap) (string, error) {
+	if p.Endpoint != "" {
+		return (&url.URL{Scheme: "https", Host: p.Endpoint}).String(), nil
 	}
-	if has == nil || l.cfg.Servers.List == nil {
-		return l.cfg.Joining.Server(), nil
+	if has == nil || p.members == nil {
+		return p.Server(), nil
 	}
 	var was struct {
 		Clusters []struct{ Cluster struct{ Server string } }
 	}
 	if err := yaml.Unmarshal([]byte(has.Data[bootstrapapi.KubeConfigKey]), &was); err != nil || len(was.Clusters) != 1 {
-		return l.cfg.Joining.Server(), nil
+		return p.Server(), nil
 	}
-	members, err := l.cfg.Servers.List()
+	members, err := p.members()
 	if err != nil {
 		return "", fmt.Errorf("list members: %w", err)
 	}
 	if server := was.Clusters[0].Cluster.Server; slices.Contains(members, server) {
 		return server, nil
 	}
-	return l.cfg.Joining.Server(), nil
+	return p.Server(), nil
 }
 
-// infoLook is what of cluster-info was looked at, and when: other ConfigMaps may change all the time.
-type infoLook struct {
-	version *mvcc.Version
-	at      time.Time
-}
-
-// refreshClusterInfo has cluster-info follow the cluster's authority and its members, if it is there and
+// refresh has cluster-info follow the cluster's authority and its members, if it is there and
 // still as a node has written it.
-func (l *Loops) refreshClusterInfo(ctx context.Context, last *infoLook) error {
-	v, err := l.objects.Current(kinds.BuiltinTable(mapsGVR.GroupResource()), metav1.NamespacePublic+"/"+bootstrapapi.ConfigMapClusterInfo)
-	now := l.objects.Now()
-	if err != nil || v == nil || v == last.version && now.Sub(last.at) < tokenPeriod {
+func (p *joiningPublisher) refresh(ctx context.Context) error {
+	v, err := p.objects.Current(kinds.BuiltinTable(mapsGVR.GroupResource()), metav1.NamespacePublic+"/"+bootstrapapi.ConfigMapClusterInfo)
+	now := p.objects.Now()
+	if err != nil || v == nil || v == p.info && now.Sub(p.looked) < tokenPeriod {
 		return err
 	}
-	last.version, last.at = v, now
+	p.info, p.looked = v, now
 	var has corev1.ConfigMap
-	api := l.api
-	if err := api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+	if err := p.api.Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -202,27 +205,27 @@ func (l *Loops) refreshClusterInfo(ctx context.Context, last *infoLook) error {
 	if text == "" || has.Annotations[generatedHash] != hashOf(text) {
 		return nil
 	}
-	want, err := l.clusterInfo(&has)
+	want, err := p.clusterInfo(&has)
 	if err != nil || want.Data[bootstrapapi.KubeConfigKey] == text {
 		return err
 	}
 	has.Data[bootstrapapi.KubeConfigKey] = want.Data[bootstrapapi.KubeConfigKey]
 	has.Annotations[generatedHash] = want.Annotations[generatedHash]
-	return api.Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has)
+	return p.api.Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has)
 }
 
 // clusterConfiguration is kubeadm's, as far as kubeadm join reads it.
-func (l *Loops) clusterConfiguration() map[string]any {
+func (p *joiningPublisher) clusterConfiguration() map[string]any {
 	out := map[string]any{
 		"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "clusterName": "kubernetes",
-		"kubernetesVersion": l.cfg.Joining.Version, "certificatesDir": "/etc/kubernetes/pki", "imageRepository": "registry.k8s.io",
+		"kubernetesVersion": p.Version, "certificatesDir": "/etc/kubernetes/pki", "imageRepository": "registry.k8s.io",
 	}
-	if l.cfg.Joining.Endpoint != "" {
-		out["controlPlaneEndpoint"] = l.cfg.Joining.Endpoint
+	if p.Endpoint != "" {
+		out["controlPlaneEndpoint"] = p.Endpoint
 	}
 	networking := map[string]any{"dnsDomain": clusterDomain}
 	var subnets string
-	for i, b := range l.cfg.ServiceBlocks {
+	for i, b := range p.blocks {
 		if i > 0 {
 			subnets += ","
 		}
@@ -238,7 +241,7 @@ func (l *Loops) clusterConfiguration() map[string]any {
 // kubeletConfiguration is what kubeadm init writes for kubelets, but for what is each machine's own.
 // Their serving certificates are their own (no serverTLSBootstrap): requests for others wait for
 // somebody to approve them.
-func (l *Loops) kubeletConfiguration() map[string]any {
+func (p *joiningPublisher) kubeletConfiguration() map[string]any {
 	out := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": map[string]any{
@@ -251,7 +254,7 @@ func (l *Loops) kubeletConfiguration() map[string]any {
 		"healthzBindAddress": "127.0.0.1", "healthzPort": 10248,
 		"rotateCertificates": true, "staticPodPath": "/etc/kubernetes/manifests",
 	}
-	if a := dnsAddress(l.cfg.ServiceBlocks); a.IsValid() {
+	if a := dnsAddress(p.blocks); a.IsValid() {
 		out["clusterDNS"] = []any{a.String()}
 	}
 	return out

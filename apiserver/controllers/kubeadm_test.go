@@ -178,9 +178,9 @@ func TestClusterInfoFollows(t *testing.T) {
 		if err := e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
 			t.Fatal(err)
 		}
-		var look infoLook
-		if err := (&Loops{base: e.base, cfg: &e.manager.cfg}).refreshClusterInfo(t.Context(), &look); err != nil || look.version == nil {
-			t.Errorf("%v, %v", look.version, err)
+		p := &joiningPublisher{base: e.base, Joining: e.manager.cfg.Joining, members: m.list, roots: e.manager.cfg.Roots}
+		if err := p.refresh(t.Context()); err != nil || p.info == nil {
+			t.Errorf("%v, %v", p.info, err)
 		}
 		if got := e.server(); got != want {
 			t.Errorf("an edited cluster-info becomes %s", got)

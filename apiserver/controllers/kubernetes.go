@@ -50,11 +50,16 @@ const (
 	resolveWithin = 5 * time.Second
 )
 
-// syncKubernetesService keeps the Service kubernetes of the namespace default, and
+// serviceSync is the controller of the Service kubernetes.
+type serviceSync struct {
+	base
+	Servers
+}
+
+// run keeps the Service kubernetes of the namespace default, and
 // the endpoints that lead to the members, until ctx ends. Failures are logged and
 // tried again.
-func (l *Loops) syncKubernetesService(ctx context.Context, r *reports) error {
-	api, servers := l.api, &l.cfg.Servers
+func (s *serviceSync) run(ctx context.Context) error {
 	var known []netip.AddrPort
 	var looked time.Time
 	timer := time.NewTimer(0)
@@ -66,14 +71,14 @@ func (l *Loops) syncKubernetesService(ctx context.Context, r *reports) error {
 		case <-timer.C:
 		}
 		timer.Reset(membersPeriod)
-		now, err := servers.endpoints(ctx)
+		now, err := s.endpoints(ctx)
 		if err == nil && (!slices.Equal(now, known) || time.Since(looked) >= servicePeriod) {
-			if err = ensureService(ctx, api, servers.Address, now); err == nil {
+			if err = ensureService(ctx, s.api, s.Address, now); err == nil {
 				known, looked = now, time.Now()
 			}
 		}
 		if ctx.Err() == nil && !apierrors.IsConflict(err) {
-			r.tried("cannot sync the kubernetes Service, retrying", err)
+			s.reports.tried("cannot sync the kubernetes Service, retrying", err)
 		}
 	}
 }

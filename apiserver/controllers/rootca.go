@@ -27,15 +27,27 @@ const (
 
 var mapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// publishRoots keeps the ConfigMap kube-root-ca.crt in every namespace as it should be, until
+// rootsPublisher is the controller of the ConfigMaps with the roots. It knows which of them may have
+// changed. There may be many others, which change all the time: what they cost is a look at their keys.
+type rootsPublisher struct {
+	base
+	roots []byte
+	table string
+	// state is what was read up to the revision at.
+	state   *mvcc.State
+	at      proto.Revision
+	pending bool // something has failed
+}
+
+// run keeps the ConfigMap kube-root-ca.crt in every namespace as it should be, until
 // ctx ends. Failures are logged and tried again.
-func (l *Loops) publishRoots(ctx context.Context, r *reports) error {
-	p := &rootsPublisher{l: l, table: kinds.BuiltinTable(mapsGVR.GroupResource())}
-	return l.onChange(ctx, []string{objects.NamespacesTable, p.table}, 0, func() (again bool, _ error) {
+func (p *rootsPublisher) run(ctx context.Context) error {
+	p.table = kinds.BuiltinTable(mapsGVR.GroupResource())
+	return p.onChange(ctx, []string{objects.NamespacesTable, p.table}, 0, func() (again bool, _ error) {
 		if !p.look() {
 			return false, nil
 		}
-		versions, err := l.objects.Range(objects.NamespacesTable, "")
+		versions, err := p.objects.Range(objects.NamespacesTable, "")
 		if err != nil {
 			return false, fmt.Errorf("list namespaces: %w", err)
 		}
@@ -48,7 +60,7 @@ func (l *Loops) publishRoots(ctx context.Context, r *reports) error {
 					return false, context.Cause(ctx)
 				}
 				again = true
-				r.failed("cannot write the ConfigMap with the roots, retrying", "namespace", ns.Key, "name", rootsName, "err", err)
+				p.reports.failed("cannot write the ConfigMap with the roots, retrying", "namespace", ns.Key, "name", rootsName, "err", err)
 			}
 		}
 		p.pending = again
@@ -56,20 +68,9 @@ func (l *Loops) publishRoots(ctx context.Context, r *reports) error {
 	})
 }
 
-// rootsPublisher knows which of its ConfigMaps may have changed. There may be many others,
-// which change all the time: what they cost is a look at their keys.
-type rootsPublisher struct {
-	l     *Loops
-	table string
-	// state is what was read up to the revision at.
-	state   *mvcc.State
-	at      proto.Revision
-	pending bool // something has failed
-}
-
 // look reports whether there may be something to do since the last look.
 func (p *rootsPublisher) look() bool {
-	state := p.l.objects.Storage.State()
+	state := p.objects.Storage.State()
 	upTo := state.Applied()
 	before, after := p.state, p.at
 	p.state, p.at = state, upTo
@@ -113,15 +114,14 @@ func ofRoots(t *mvcc.Table, after, upTo proto.Revision) bool {
 // publish makes the ConfigMap of a namespace what it should be. It is no error if the
 // namespace is gone or on its way out.
 func (p *rootsPublisher) publish(ctx context.Context, namespace string) error {
-	api := p.l.api
-	want := map[string]string{rootsKey: string(p.l.cfg.Roots)}
+	want := map[string]string{rootsKey: string(p.roots)}
 	var has corev1.ConfigMap
-	err := api.Get(ctx, mapsGVR, namespace, rootsName, &has)
+	err := p.api.Get(ctx, mapsGVR, namespace, rootsName, &has)
 	switch {
 	case apierrors.IsNotFound(err):
 		made := &corev1.ConfigMap{Data: want}
 		made.Namespace, made.Name, made.Annotations = namespace, rootsName, map[string]string{rootsAbout: rootsText}
-		err = api.Create(ctx, mapsGVR, namespace, made)
+		err = p.api.Create(ctx, mapsGVR, namespace, made)
 		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil // another one's change wakes this loop again
 		}
@@ -134,7 +134,7 @@ func (p *rootsPublisher) publish(ctx context.Context, namespace string) error {
 			has.Annotations = map[string]string{}
 		}
 		has.Annotations[rootsAbout] = rootsText
-		err = api.Update(ctx, mapsGVR, namespace, rootsName, &has)
+		err = p.api.Update(ctx, mapsGVR, namespace, rootsName, &has)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the roots in %s: %w", namespace, err)

@@ -84,7 +84,7 @@ func TestNoRoots(t *testing.T) {
 // TestOtherMaps: changes of other ConfigMaps are no reason to look at all namespaces.
 func TestOtherMaps(t *testing.T) {
 	e := newEnv(t, Config{Roots: []byte("x")})
-	p := &rootsPublisher{l: &Loops{base: e.base}, table: "configmaps"}
+	p := &rootsPublisher{base: e.base, table: "configmaps"}
 	if !p.look() {
 		t.Error("nothing to do at first")
 	}

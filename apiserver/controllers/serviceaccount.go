@@ -19,22 +19,25 @@ var accountsGVR = schema.GroupVersionResource{Version: "v1", Resource: "servicea
 
 const defaultAccount = "default"
 
-// syncAccounts gives every namespace the service account default, until ctx ends.
+// accountMaker is the controller that makes default service accounts.
+type accountMaker struct{ base }
+
+// run gives every namespace the service account default, until ctx ends.
 // Failures are logged and tried again.
-func (l *Loops) syncAccounts(ctx context.Context, r *reports) error {
+func (m accountMaker) run(ctx context.Context) error {
 	tables := []string{objects.NamespacesTable, kinds.BuiltinTable(accountsGVR.GroupResource())}
-	return l.onChange(ctx, tables, 0, func() (again bool, _ error) {
-		names, err := l.withoutAccount()
+	return m.onChange(ctx, tables, 0, func() (again bool, _ error) {
+		names, err := m.withoutAccount()
 		if err != nil {
 			return false, fmt.Errorf("list namespaces without service accounts: %w", err)
 		}
 		for _, name := range names {
-			if err := l.createAccount(ctx, name); err != nil {
+			if err := m.create(ctx, name); err != nil {
 				if ctx.Err() != nil {
 					return false, context.Cause(ctx)
 				}
 				again = true
-				r.failed("cannot create the default service account, retrying", "namespace", name, "err", err)
+				m.reports.failed("cannot create the default service account, retrying", "namespace", name, "err", err)
 			}
 		}
 		return again, nil
@@ -43,12 +46,12 @@ func (l *Loops) syncAccounts(ctx context.Context, r *reports) error {
 
 // withoutAccount returns the namespaces without a service account default that are not
 // being deleted, as this node sees it.
-func (l *Loops) withoutAccount() ([]string, error) {
-	res := l.objects.Kinds().Lookup(accountsGVR)
+func (m accountMaker) withoutAccount() ([]string, error) {
+	res := m.objects.Kinds().Lookup(accountsGVR)
 	if res == nil {
 		return nil, errors.New("the registry has no service accounts")
 	}
-	versions, err := l.objects.Range(objects.NamespacesTable, "")
+	versions, err := m.objects.Range(objects.NamespacesTable, "")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func (l *Loops) withoutAccount() ([]string, error) {
 		if ns.Flags&proto.FlagTerminating != 0 {
 			continue
 		}
-		v, err := l.objects.Current(res.Table(), res.Key(ns.Key, defaultAccount))
+		v, err := m.objects.Current(res.Table(), res.Key(ns.Key, defaultAccount))
 		if err != nil {
 			return nil, err
 		}
@@ -68,12 +71,12 @@ func (l *Loops) withoutAccount() ([]string, error) {
 	return names, nil
 }
 
-// createAccount makes the service account default of a namespace. It is no error if
+// create makes the service account default of a namespace. It is no error if
 // it is there, or if the namespace is gone or on its way out.
-func (l *Loops) createAccount(ctx context.Context, namespace string) error {
+func (m accountMaker) create(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, defaultAccount
-	err := l.api.Create(ctx, accountsGVR, namespace, account)
+	err := m.api.Create(ctx, accountsGVR, namespace, account)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

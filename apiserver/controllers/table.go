@@ -84,15 +84,21 @@ var table = []controller{
 		serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector },
 	},
 	{name: EventTTLController, loop: all((*Loops).expire)},
-	{name: AccountController, manager: true, loop: all((*Loops).syncAccounts)},
-	{name: KubernetesController, loop: all((*Loops).syncKubernetesService), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil }},
+	{name: AccountController, manager: true, loop: func(b base, _ *Config) loop { return accountMaker{b}.run }},
+	{
+		name: KubernetesController, loop: func(b base, cfg *Config) loop { return (&serviceSync{b, cfg.Servers}).run },
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil },
+	},
 	{
 		name: MemberController, loop: func(b base, cfg *Config) loop { return (&memberSync{base: b, members: cfg.Members}).run }, failed: "showing the members as objects failed, restarting",
 		serves: func(s *objects.Store, cfg *Config) bool {
 			return cfg.Members.Ask != nil && s.Kinds().Lookup(quoratev1.Resource) != nil
 		},
 	},
-	{name: RootCAController, manager: true, loop: all((*Loops).publishRoots), serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 }},
+	{
+		name: RootCAController, manager: true, loop: func(b base, cfg *Config) loop { return (&rootsPublisher{base: b, roots: cfg.Roots}).run },
+		serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 },
+	},
 	{name: PolicyStatusController, manager: true, loop: all((*Loops).checkPolicies)},
 	{name: ResourceQuotaController, manager: true, loop: all((*Loops).syncQuotas), failed: "showing what quotas count failed, restarting"},
 	{
@@ -104,16 +110,22 @@ var table = []controller{
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authorizer != nil },
 	},
 	{name: RequestCleanerController, manager: true, loop: func(b base, _ *Config) loop { return requestCleaner{b}.run }},
-	{name: BootstrapSignerController, manager: true, loop: all((*Loops).signClusterInfo)},
-	{name: TokenCleanerController, manager: true, loop: all((*Loops).cleanTokens)},
-	{name: KubeadmConfigController, loop: all((*Loops).publishJoining), serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil }},
+	{name: BootstrapSignerController, manager: true, loop: func(b base, _ *Config) loop { return (&clusterInfoSigner{base: b}).run }},
+	{name: TokenCleanerController, manager: true, loop: func(b base, _ *Config) loop { return tokenCleaner{b}.run }},
+	{
+		name: KubeadmConfigController,
+		loop: func(b base, cfg *Config) loop {
+			return (&joiningPublisher{base: b, Joining: cfg.Joining, members: cfg.Servers.List, blocks: cfg.ServiceBlocks, roots: cfg.Roots}).run
+		},
+		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil },
+	},
 	{name: AutoregistrationController, loop: all((*Loops).registerAPIServices), failed: "keeping the APIServices failed, restarting"},
 	{
 		name: AvailabilityController, loop: all((*Loops).checkAPIServices), failed: "checking APIServices failed, restarting",
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Aggregator != nil },
 	},
 	{
-		name: ClusterAuthenticationController, loop: all((*Loops).publishAuthentication), failed: "publishing the authorities of clients failed, restarting",
+		name: ClusterAuthenticationController, loop: func(b base, cfg *Config) loop { return (&authenticationPublisher{b, cfg.Authentication}).run }, failed: "publishing the authorities of clients failed, restarting",
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authentication != nil },
 	},
 	{name: ClusterRoleAggregationController, manager: true, loop: all((*Loops).aggregateRoles), failed: "aggregating roles failed, retrying"},
