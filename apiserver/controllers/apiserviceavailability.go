@@ -29,27 +29,27 @@ const (
 	maxChecks = 64
 )
 
-// checkAPIServices says in the status of each APIService whether it is available, until ctx ends: what the
+// availability is the controller that checks aggregated API servers.
+type availability struct {
+	base
+	aggregator *aggregator.Aggregator
+	wg         sync.WaitGroup
+	places     chan struct{}
+	of         map[string]*checked // by name; of the loop
+}
+
+// run says in the status of each APIService whether it is available, until ctx ends: what the
 // leader finds is what every node says. Failures are logged and tried again.
-func (l *Loops) checkAPIServices(ctx context.Context, r *reports) error {
-	k := &availability{l: l, r: r, of: map[string]*checked{}, places: make(chan struct{}, maxChecks)}
+func (k *availability) run(ctx context.Context) error {
+	k.of, k.places = map[string]*checked{}, make(chan struct{}, maxChecks)
 	defer k.wg.Wait()
-	return l.onChange(ctx, []string{apiServicesTable}, 0, func() (again bool, _ error) {
-		versions, err := l.objects.Range(apiServicesTable, "")
+	return k.onChange(ctx, []string{apiServicesTable}, 0, func() (again bool, _ error) {
+		versions, err := k.objects.Range(apiServicesTable, "")
 		if err != nil {
 			return false, fmt.Errorf("list APIServices: %w", err)
 		}
 		return k.look(ctx, versions), nil
 	})
-}
-
-// availability are the checks of a term.
-type availability struct {
-	l      *Loops
-	r      *reports
-	wg     sync.WaitGroup
-	places chan struct{}
-	of     map[string]*checked // by name; of the loop
 }
 
 // checked is what was found about an APIService.
@@ -65,7 +65,7 @@ type checked struct {
 // look begins the checks that are due; none keeps another waiting. again: there are servers to ask later.
 func (k *availability) look(ctx context.Context, versions []*mvcc.Version) (again bool) {
 	remotes := map[string]*aggregator.Remote{}
-	for _, r := range k.l.cfg.Aggregator.Remotes() {
+	for _, r := range k.aggregator.Remotes() {
 		remotes[r.Name] = r
 	}
 	for name := range k.of {
@@ -80,7 +80,7 @@ func (k *availability) look(ctx context.Context, versions []*mvcc.Version) (agai
 			continue
 		}
 		again = true
-		c, basis := k.of[r.Name], k.l.cfg.Aggregator.Basis(r)
+		c, basis := k.of[r.Name], k.aggregator.Basis(r)
 		if c == nil {
 			c = &checked{}
 			k.of[r.Name] = c
@@ -130,13 +130,13 @@ func (c *checked) done(found bool) {
 
 // check asks a server, and writes what came of it.
 func (k *availability) check(ctx context.Context, r *aggregator.Remote, c *checked) {
-	condition := k.l.cfg.Aggregator.Check(ctx, r)
+	condition := k.aggregator.Check(ctx, r)
 	if ctx.Err() != nil {
 		return
 	}
-	err := k.l.setAvailable(ctx, r.Name, r.Spec, condition)
+	err := k.setAvailable(ctx, r.Name, r.Spec, condition)
 	if err != nil && ctx.Err() == nil {
-		k.r.failed("cannot write the status of an APIService, retrying", "name", r.Name, "err", err)
+		k.reports.failed("cannot write the status of an APIService, retrying", "name", r.Name, "err", err)
 	}
 	c.done(err == nil && condition.Status == apiregistrationv1.ConditionTrue)
 }
@@ -148,21 +148,21 @@ func (k *availability) local(ctx context.Context, v *mvcc.Version) (again bool) 
 	if err := json.Unmarshal(v.Value(), &s); err != nil || s.Spec.Service != nil || helper.IsAPIServiceConditionTrue(&s, apiregistrationv1.Available) {
 		return false
 	}
-	if err := k.l.setAvailable(ctx, v.Key, s.Spec, helper.NewLocalAvailableAPIServiceCondition()); err != nil && ctx.Err() == nil {
-		k.r.failed("cannot write the status of an APIService, retrying", "name", v.Key, "err", err)
+	if err := k.setAvailable(ctx, v.Key, s.Spec, helper.NewLocalAvailableAPIServiceCondition()); err != nil && ctx.Err() == nil {
+		k.reports.failed("cannot write the status of an APIService, retrying", "name", v.Key, "err", err)
 		return true
 	}
 	return false
 }
 
 // setAvailable writes the condition Available of an APIService whose spec is still that.
-func (l *Loops) setAvailable(ctx context.Context, name string, spec apiregistrationv1.APIServiceSpec, condition apiregistrationv1.APIServiceCondition) error {
-	res := l.objects.Kinds().Lookup(apiServicesGVR)
+func (k *availability) setAvailable(ctx context.Context, name string, spec apiregistrationv1.APIServiceSpec, condition apiregistrationv1.APIServiceCondition) error {
+	res := k.objects.Kinds().Lookup(apiServicesGVR)
 	if res == nil {
 		return nil
 	}
 	var lost string
-	o := l.objects.System(ctx, res, "", name, "update")
+	o := k.objects.System(ctx, res, "", name, "update")
 	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
 	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		lost = ""
@@ -174,7 +174,7 @@ func (l *Loops) setAvailable(ctx context.Context, name string, spec apiregistrat
 			return objects.Change{}, fmt.Errorf("decode: %w", err)
 		}
 		was := s.DeepCopy()
-		condition.LastTransitionTime = metav1.NewTime(l.objects.Now())
+		condition.LastTransitionTime = metav1.NewTime(k.objects.Now())
 		helper.SetAPIServiceCondition(&s, condition)
 		if !reflect.DeepEqual(s.Spec, spec) || reflect.DeepEqual(s.Status, was.Status) {
 			return objects.Change{None: true}, nil
@@ -199,7 +199,7 @@ func (l *Loops) setAvailable(ctx context.Context, name string, spec apiregistrat
 		return nil
 	}
 	if err == nil && lost != "" {
-		l.cfg.Aggregator.Lost(name, lost)
+		k.aggregator.Lost(name, lost)
 	}
 	return err
 }

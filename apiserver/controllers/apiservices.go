@@ -27,39 +27,40 @@ const (
 	managedContinually = "true"    // of custom resources
 )
 
-// registerAPIServices keeps an APIService for each version of a group that this server serves
-// itself, until ctx ends, by the rules of upstream's autoregister controller: a term is to it what
-// the run of a server is there. Failures are logged and tried again.
-func (l *Loops) registerAPIServices(ctx context.Context, r *reports) error {
-	k := &apiServiceKeeper{l: l, done: map[string]bool{}}
-	return l.onChange(ctx, []string{apiServicesTable, crd.Table}, 0, func() (again bool, _ error) {
-		err := k.sync(ctx)
-		if err != nil && ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		r.tried("cannot keep the APIServices, retrying", err)
-		return err != nil, nil
-	})
-}
-
-// apiServiceKeeper knows what it has done in this term.
+// apiServiceKeeper is the controller of the APIServices of this server. It knows what it has done in this term.
 type apiServiceKeeper struct {
-	l *Loops
+	base
+	definitions *crd.Registry // nil: there are no custom resources
 	// atStart are those that were there when the term began, done those that were looked at once:
 	// managedOnStart is about the former, and until the latter.
 	atStart, done map[string]bool
 }
 
+// run keeps an APIService for each version of a group that this server serves
+// itself, until ctx ends, by the rules of upstream's autoregister controller: a term is to it what
+// the run of a server is there. Failures are logged and tried again.
+func (k *apiServiceKeeper) run(ctx context.Context) error {
+	k.done = map[string]bool{}
+	return k.onChange(ctx, []string{apiServicesTable, crd.Table}, 0, func() (again bool, _ error) {
+		err := k.sync(ctx)
+		if err != nil && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		k.reports.tried("cannot keep the APIServices, retrying", err)
+		return err != nil, nil
+	})
+}
+
 func (k *apiServiceKeeper) sync(ctx context.Context) error {
 	// What is deleted here depends on definitions that are not there.
-	if err := k.l.objects.Confirm(ctx); err != nil {
+	if err := k.objects.Confirm(ctx); err != nil {
 		return err
 	}
-	if k.l.objects.Kinds().Lookup(apiServicesGVR) == nil {
+	if k.objects.Kinds().Lookup(apiServicesGVR) == nil {
 		return nil // the group is switched off
 	}
-	wanted := k.l.ownAPIServices()
-	versions, err := k.l.objects.Range(apiServicesTable, "")
+	wanted := k.wanted()
+	versions, err := k.objects.Range(apiServicesTable, "")
 	if err != nil {
 		return fmt.Errorf("list APIServices: %w", err)
 	}
@@ -86,7 +87,7 @@ func (k *apiServiceKeeper) sync(ctx context.Context) error {
 		if there[name] || want.Labels[automanaged] == managedOnStart && k.done[name] {
 			continue
 		}
-		err := k.l.api.Create(ctx, apiServicesGVR, "", want)
+		err := k.api.Create(ctx, apiServicesGVR, "", want)
 		if apierrors.IsAlreadyExists(err) {
 			continue // another one's change wakes this loop again
 		}
@@ -115,11 +116,11 @@ func (k *apiServiceKeeper) check(ctx context.Context, v *mvcc.Version, want *api
 	var err error
 	switch {
 	case want == nil:
-		err = k.l.api.Delete(ctx, apiServicesGVR, "", v.Key, has.UID)
+		err = k.api.Delete(ctx, apiServicesGVR, "", v.Key, has.UID)
 	case !reflect.DeepEqual(has.Spec, want.Spec):
 		has.ResourceVersion = v.Revision.String()
 		has.Spec = want.Spec
-		err = k.l.api.Update(ctx, apiServicesGVR, "", v.Key, &has)
+		err = k.api.Update(ctx, apiServicesGVR, "", v.Key, &has)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // another one's change wakes this loop again
@@ -127,8 +128,8 @@ func (k *apiServiceKeeper) check(ctx context.Context, v *mvcc.Version, want *api
 	return err
 }
 
-// ownAPIServices are those of what this server serves itself, by name.
-func (l *Loops) ownAPIServices() map[string]*apiregistrationv1.APIService {
+// wanted are those of what this server serves itself, by name.
+func (k *apiServiceKeeper) wanted() map[string]*apiregistrationv1.APIService {
 	out := map[string]*apiregistrationv1.APIService{}
 	add := func(gv apischema.GroupVersion, p apiServicePriority, label string) {
 		name := gv.Version + "." + gv.Group
@@ -141,15 +142,15 @@ func (l *Loops) ownAPIServices() map[string]*apiregistrationv1.APIService {
 		s.Name, s.Labels = name, map[string]string{automanaged: label}
 		out[name] = s
 	}
-	for _, res := range l.objects.Kinds().All() {
+	for _, res := range k.objects.Kinds().All() {
 		if p, ok := apiServicePriorities[res.GroupVersion()]; ok && !res.Custom {
 			add(res.GroupVersion(), p, managedOnStart)
 		}
 	}
-	if l.cfg.Definitions == nil {
+	if k.definitions == nil {
 		return out
 	}
-	for _, d := range l.cfg.Definitions.Definitions() {
+	for _, d := range k.definitions.Definitions() {
 		for _, v := range d.Spec.Versions {
 			if v.Served {
 				add(apischema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, customPriority, managedContinually)

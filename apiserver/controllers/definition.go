@@ -26,10 +26,16 @@ const (
 	definitionMost  = 10 * time.Second
 )
 
-// syncDefinitions gives definitions their names and deletes the objects of those
+// definitionSync is the controller of CustomResourceDefinitions.
+type definitionSync struct {
+	base
+	definitions *crd.Registry
+}
+
+// run gives definitions their names and deletes the objects of those
 // that are being deleted, until ctx ends. Failures are logged and tried again.
-func (l *Loops) syncDefinitions(ctx context.Context, r *reports) error {
-	changed, stop, err := l.objects.WatchTable(crd.Table)
+func (s *definitionSync) run(ctx context.Context) error {
+	changed, stop, err := s.objects.WatchTable(crd.Table)
 	if err != nil {
 		return err
 	}
@@ -45,11 +51,11 @@ func (l *Loops) syncDefinitions(ctx context.Context, r *reports) error {
 			wait = definitionFirst
 		case <-timer.C:
 		}
-		pending, err := l.syncDefinitionsOnce(ctx)
+		pending, err := s.sync(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r.tried("cannot sync custom resource definitions, retrying", err, "retry", wait)
+		s.reports.tried("cannot sync custom resource definitions, retrying", err, "retry", wait)
 		if pending {
 			timer.Reset(wait)
 			wait = min(2*wait, definitionMost)
@@ -61,32 +67,29 @@ func (l *Loops) syncDefinitions(ctx context.Context, r *reports) error {
 
 var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// syncDefinitionsOnce gives definitions their names and conditions, and deletes the
+// sync gives definitions their names and conditions, and deletes the
 // objects of those that are being deleted. pending says that objects are still held.
 // Names are decided by one node, the leader, from a state that is confirmed
 // to be current, each on the condition that the definition has not changed. What a
 // node serves follows from what was written alone, so all serve the same.
-func (l *Loops) syncDefinitionsOnce(ctx context.Context) (pending bool, err error) {
-	if l.cfg.Definitions == nil {
-		return false, nil
-	}
-	if err := l.objects.Confirm(ctx); err != nil {
+func (s *definitionSync) sync(ctx context.Context) (pending bool, err error) {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return true, fmt.Errorf("sync definitions: %w", err)
 	}
-	res := l.objects.Kinds().Lookup(definitionsGVR)
+	res := s.objects.Kinds().Lookup(definitionsGVR)
 	if res == nil {
 		return false, nil // switched off
 	}
-	definitions := l.cfg.Definitions.Definitions()
+	definitions := s.definitions.Definitions()
 	var failed []error
-	for _, d := range crd.AcceptNames(definitions, l.objects.Now()) {
-		if err := l.writeDefinition(ctx, res, d.For, &d.Status); err != nil {
+	for _, d := range crd.AcceptNames(definitions, s.objects.Now()) {
+		if err := s.write(ctx, res, d.For, &d.Status); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	for _, d := range definitions {
 		if d.Terminating() && slices.Contains(d.Metadata.Finalizers, crd.Finalizer) {
-			held, err := l.endDefinition(ctx, res, d)
+			held, err := s.end(ctx, res, d)
 			pending = pending || held
 			if err != nil {
 				failed = append(failed, fmt.Errorf("delete definition %s: %w", d.Metadata.Name, err))
@@ -96,33 +99,33 @@ func (l *Loops) syncDefinitionsOnce(ctx context.Context) (pending bool, err erro
 	return pending || len(failed) > 0, errors.Join(failed...)
 }
 
-// endDefinition deletes a definition's objects and, when none is left, lets it go.
-func (l *Loops) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
+// end deletes a definition's objects and, when none is left, lets it go.
+func (s *definitionSync) end(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
 	state := d.Status.DeepCopy()
 	if !d.Established() {
-		crd.SetCondition(state, crd.TerminatingNever, l.objects.Now())
-		return false, l.releaseDefinition(ctx, res, d, state)
+		crd.SetCondition(state, crd.TerminatingNever, s.objects.Now())
+		return false, s.release(ctx, res, d, state)
 	}
 	if !crd.Deleting(state) {
 		// The next round finds it written.
-		crd.SetCondition(state, crd.TerminatingNow, l.objects.Now())
-		return true, l.writeDefinition(ctx, res, d, state)
+		crd.SetCondition(state, crd.TerminatingNow, s.objects.Now())
+		return true, s.write(ctx, res, d, state)
 	}
-	remaining, err := l.deleteObjects(ctx, d.Storage())
+	remaining, err := s.deleteObjects(ctx, d.Storage())
 	switch {
 	case err != nil:
-		if crd.SetCondition(state, crd.TerminatingFailed(err), l.objects.Now()) && ctx.Err() == nil {
-			err = errors.Join(err, l.writeDefinition(ctx, res, d, state))
+		if crd.SetCondition(state, crd.TerminatingFailed(err), s.objects.Now()) && ctx.Err() == nil {
+			err = errors.Join(err, s.write(ctx, res, d, state))
 		}
 		return true, err
 	case remaining > 0:
-		if l.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, l.objects.Now()) {
-			return true, l.writeDefinition(ctx, res, d, state)
+		if s.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, s.objects.Now()) {
+			return true, s.write(ctx, res, d, state)
 		}
 		return true, nil
 	}
-	crd.SetCondition(state, crd.TerminatingDone, l.objects.Now())
-	return false, l.releaseDefinition(ctx, res, d, state)
+	crd.SetCondition(state, crd.TerminatingDone, s.objects.Now())
+	return false, s.release(ctx, res, d, state)
 }
 
 // heldInstances is how long instances may be held by their finalizers before the
@@ -131,11 +134,11 @@ const heldInstances = 5 * time.Second
 
 // deleteObjects deletes all objects of a resource, in the way of an ordinary delete,
 // and returns how many are still there.
-func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
+func (s *definitionSync) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
 	if res == nil {
 		return 0, nil
 	}
-	versions, err := l.objects.Range(res.Table(), "")
+	versions, err := s.objects.Range(res.Table(), "")
 	if err != nil {
 		return 0, err
 	}
@@ -143,7 +146,7 @@ func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaini
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(res, v.Key)
-		o := l.objects.System(ctx, res, namespace, name, "delete")
+		o := s.objects.System(ctx, res, namespace, name, "delete")
 		w, err := o.DeleteAs(objects.AsServer, options)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -156,26 +159,26 @@ func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaini
 	return remaining, nil
 }
 
-// writeDefinition writes a definition's status.
-func (l *Loops) writeDefinition(
+// write writes a definition's status.
+func (s *definitionSync) write(
 	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
 ) error {
-	return l.changeDefinition(ctx, res, d, state, func(tree.Object) {})
+	return s.change(ctx, res, d, state, func(tree.Object) {})
 }
 
-// releaseDefinition writes a definition's status and takes our finalizer off.
-func (l *Loops) releaseDefinition(
+// release writes a definition's status and takes our finalizer off.
+func (s *definitionSync) release(
 	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
 ) error {
-	return l.changeDefinition(ctx, res, d, state, func(meta tree.Object) {
+	return s.change(ctx, res, d, state, func(meta tree.Object) {
 		list, _ := tree.Strings(meta["finalizers"])
 		tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
 	})
 }
 
-// changeDefinition changes a definition if it is still as it was decided on; otherwise the
+// change changes a definition if it is still as it was decided on; otherwise the
 // next round decides again.
-func (l *Loops) changeDefinition(
+func (s *definitionSync) change(
 	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
 	alter func(meta tree.Object),
 ) error {
@@ -183,7 +186,7 @@ func (l *Loops) changeDefinition(
 	if err != nil {
 		return err
 	}
-	o := l.objects.System(ctx, res, "", d.Metadata.Name, "update")
+	o := s.objects.System(ctx, res, "", d.Metadata.Name, "update")
 	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
 	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.Revision != d.Stored.Revision {

@@ -8,14 +8,17 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// expire deletes objects of kinds that expire, until ctx ends. Nothing waits for
+// expirer is the controller of what expires.
+type expirer struct{ base }
+
+// run deletes objects of kinds that expire, until ctx ends. Nothing waits for
 // that, so it looks from time to time.
-func (l *Loops) expire(ctx context.Context, r *reports) error {
-	tick := time.NewTicker(max(expireLeast, min(expireMost, l.objects.EventTTL/20)))
+func (e expirer) run(ctx context.Context) error {
+	tick := time.NewTicker(max(expireLeast, min(expireMost, e.objects.EventTTL/20)))
 	defer tick.Stop()
 	for {
-		if err := l.deleteExpired(ctx); ctx.Err() == nil {
-			r.tried("cannot delete expired objects, retrying", err)
+		if err := e.deleteExpired(ctx); ctx.Err() == nil {
+			e.reports.tried("cannot delete expired objects, retrying", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -34,19 +37,19 @@ const (
 
 // deleteExpired deletes what has outlived its time, entry by entry. Finalizers do not
 // hold what expires.
-func (l *Loops) deleteExpired(ctx context.Context) error {
-	tables := l.objects.Tables()
+func (e expirer) deleteExpired(ctx context.Context) error {
+	tables := e.objects.Tables()
 	for _, name := range tables.Names {
-		t := l.objects.Storage.State().Table(name)
+		t := e.objects.Storage.State().Table(name)
 		if t == nil || !tables.ByName[name].Expires {
 			continue
 		}
-		now := l.objects.Now().Unix()
-		versions, err := l.objects.Match(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return objects.Expired(v, now) }})
+		now := e.objects.Now().Unix()
+		versions, err := e.objects.Match(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return objects.Expired(v, now) }})
 		if err != nil {
 			return err
 		}
-		if err := objects.Each(versions, func(v *mvcc.Version) error { return l.removeVersion(ctx, name, v) }); err != nil {
+		if err := objects.Each(versions, func(v *mvcc.Version) error { return e.removeVersion(ctx, name, v) }); err != nil {
 			return err
 		}
 	}

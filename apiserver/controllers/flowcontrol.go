@@ -30,42 +30,48 @@ var (
 // flowControlPeriod is how often the initial objects are looked at, also without a change.
 const flowControlPeriod = time.Minute
 
-// syncFlowControl makes the FlowSchemas and PriorityLevelConfigurations that every
+// flowControlSync is the controller of the configuration of priority and fairness.
+type flowControlSync struct {
+	base
+	view *fairness.View
+}
+
+// run makes the FlowSchemas and PriorityLevelConfigurations that every
 // cluster has, restores those that nobody has taken over, and says in each FlowSchema's
 // status whether its level exists, until ctx ends. What the objects say is put in force by
 // each node: fairness.Controller.Follow.
-func (l *Loops) syncFlowControl(ctx context.Context, r *reports) error {
-	return l.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
-		err := l.syncFlowControlOnce(ctx)
+func (s *flowControlSync) run(ctx context.Context) error {
+	return s.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
+		err := s.sync(ctx)
 		if ctx.Err() == nil {
-			r.tried("cannot sync flow control objects, retrying", err)
+			s.reports.tried("cannot sync flow control objects, retrying", err)
 		}
 		return err != nil, nil
 	})
 }
 
-func (l *Loops) syncFlowControlOnce(ctx context.Context) error {
-	if err := l.objects.Confirm(ctx); err != nil {
+func (s *flowControlSync) sync(ctx context.Context) error {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	for _, p := range bootstrap.MandatoryPriorityLevelConfigurations {
-		errs = append(errs, syncInitial(ctx, l, priorityLevels, p.Name, &p.Spec, true))
+		errs = append(errs, syncInitial(ctx, s.objects, priorityLevels, p.Name, &p.Spec, true))
 	}
 	for _, p := range bootstrap.SuggestedPriorityLevelConfigurations {
-		errs = append(errs, syncInitial(ctx, l, priorityLevels, p.Name, &p.Spec, false))
+		errs = append(errs, syncInitial(ctx, s.objects, priorityLevels, p.Name, &p.Spec, false))
 	}
 	for _, f := range bootstrap.MandatoryFlowSchemas {
-		errs = append(errs, syncInitial(ctx, l, flowSchemas, f.Name, &f.Spec, true))
+		errs = append(errs, syncInitial(ctx, s.objects, flowSchemas, f.Name, &f.Spec, true))
 	}
 	for _, f := range bootstrap.SuggestedFlowSchemas {
-		errs = append(errs, syncInitial(ctx, l, flowSchemas, f.Name, &f.Spec, false))
+		errs = append(errs, syncInitial(ctx, s.objects, flowSchemas, f.Name, &f.Spec, false))
 	}
-	return errors.Join(append(errs, l.markDangling(ctx))...)
+	return errors.Join(append(errs, s.markDangling(ctx))...)
 }
 
-func (l *Loops) flowResource(of schema.GroupVersionResource) (*kinds.Resource, error) {
-	res := l.objects.Kinds().Lookup(of)
+func flowResource(s *objects.Store, of schema.GroupVersionResource) (*kinds.Resource, error) {
+	res := s.Kinds().Lookup(of)
 	if res == nil {
 		return nil, fmt.Errorf("the registry has no %s", of.Resource)
 	}
@@ -74,8 +80,8 @@ func (l *Loops) flowResource(of schema.GroupVersionResource) (*kinds.Resource, e
 
 // syncInitial makes an initial object, or brings it back to what it should be. A mandatory one is always
 // kept, a suggested one only as long as its annotation or its generation says that nobody has changed it.
-func syncInitial[Spec any](ctx context.Context, l *Loops, of schema.GroupVersionResource, name string, want *Spec, mandatory bool) error {
-	res, err := l.flowResource(of)
+func syncInitial[Spec any](ctx context.Context, s *objects.Store, of schema.GroupVersionResource, name string, want *Spec, mandatory bool) error {
+	res, err := flowResource(s, of)
 	if err != nil {
 		return err
 	}
@@ -88,8 +94,8 @@ func syncInitial[Spec any](ctx context.Context, l *Loops, of schema.GroupVersion
 		return fmt.Errorf("%s %s: %w", of.Resource, name, err)
 	}
 	spec := tree.As(body.Object["spec"])
-	o := l.objects.System(ctx, res, "", name, "update")
-	cur, err := l.objects.Current(res.Table(), name)
+	o := s.System(ctx, res, "", name, "update")
+	cur, err := s.Current(res.Table(), name)
 	switch {
 	case err != nil:
 		return err
@@ -152,9 +158,9 @@ func convert(from, to any) error {
 
 // markDangling keeps the condition of each FlowSchema that says whether its level
 // exists.
-func (l *Loops) markDangling(ctx context.Context) error {
-	stored := l.cfg.FlowControl.Get()
-	res, err := l.flowResource(flowSchemas)
+func (s *flowControlSync) markDangling(ctx context.Context) error {
+	stored := s.view.Get()
+	res, err := flowResource(s.objects, flowSchemas)
 	if err != nil {
 		return err
 	}
@@ -169,7 +175,7 @@ func (l *Loops) markDangling(ctx context.Context) error {
 		if sameCondition(f, want) {
 			continue
 		}
-		o := l.objects.System(ctx, res, "", f.Name, "update")
+		o := s.objects.System(ctx, res, "", f.Name, "update")
 		if _, err := o.GuaranteedUpdate(f.Name, func(cur *mvcc.Version) (objects.Change, error) { return setCondition(o, cur, want) }); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("status of FlowSchema %s: %w", f.Name, err))
 		}

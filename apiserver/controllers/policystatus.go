@@ -28,31 +28,34 @@ var policiesGVR = admissionv1.SchemeGroupVersion.WithResource("validatingadmissi
 // policyStatusManager owns what it says of policies, as upstream's does.
 const policyStatusManager = "validatingadmissionpolicy-status"
 
-// checkPolicies says in the status of each ValidatingAdmissionPolicy which of its expressions
+// policyChecker is the controller of the status of admission policies.
+type policyChecker struct{ base }
+
+// run says in the status of each ValidatingAdmissionPolicy which of its expressions
 // do not fit the types that it matches, once for each generation, until ctx ends. Failures
 // are logged and tried again.
-func (l *Loops) checkPolicies(ctx context.Context, r *reports) error {
+func (c policyChecker) run(ctx context.Context) error {
 	table := kinds.BuiltinTable(policiesGVR.GroupResource())
-	return l.onChange(ctx, []string{table}, 0, func() (again bool, _ error) {
-		versions, err := l.objects.Range(table, "")
+	return c.onChange(ctx, []string{table}, 0, func() (again bool, _ error) {
+		versions, err := c.objects.Range(table, "")
 		if err != nil {
 			return false, fmt.Errorf("list admission policies: %w", err)
 		}
 		for _, v := range versions {
-			err := l.checkPolicy(ctx, v)
+			err := c.check(ctx, v)
 			if ctx.Err() != nil {
 				return false, context.Cause(ctx)
 			}
 			if err != nil {
 				again = true
-				r.failed("cannot check the types of an admission policy, retrying", "policy", v.Key, "err", err)
+				c.reports.failed("cannot check the types of an admission policy, retrying", "policy", v.Key, "err", err)
 			}
 		}
 		return again, nil
 	})
 }
 
-func (l *Loops) checkPolicy(ctx context.Context, v *mvcc.Version) error {
+func (c policyChecker) check(ctx context.Context, v *mvcc.Version) error {
 	var p admissionv1.ValidatingAdmissionPolicy
 	if err := json.Unmarshal(v.Value(), &p); err != nil {
 		return fmt.Errorf("decode: %w", err)
@@ -60,7 +63,7 @@ func (l *Loops) checkPolicy(ctx context.Context, v *mvcc.Version) error {
 	if p.Generation <= p.Status.ObservedGeneration {
 		return nil
 	}
-	warnings, err := l.typeWarnings(ctx, &p)
+	warnings, err := typeWarnings(ctx, c.objects.Kinds(), &p)
 	if err != nil {
 		return err
 	}
@@ -75,11 +78,11 @@ func (l *Loops) checkPolicy(ctx context.Context, v *mvcc.Version) error {
 	if err != nil {
 		return err
 	}
-	res := l.objects.Kinds().Lookup(policiesGVR)
+	res := c.objects.Kinds().Lookup(policiesGVR)
 	if res == nil {
 		return errors.New("the registry has no admission policies")
 	}
-	o, force := l.objects.System(ctx, res, "", p.Name, "patch"), true
+	o, force := c.objects.System(ctx, res, "", p.Name, "patch"), true
 	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
 	o.Options = request.Options{FieldManager: policyStatusManager, Force: &force}
 	o.Manager = policyStatusManager
@@ -119,12 +122,11 @@ func typeChecks(s *admissionv1.ValidatingAdmissionPolicySpec) int {
 
 // typeWarnings are what upstream's checker says of the expressions of a policy. Errors: the
 // context's, which is looked at between expressions.
-func (l *Loops) typeWarnings(ctx context.Context, p *admissionv1.ValidatingAdmissionPolicy) (out []admissionv1.ExpressionWarning, _ error) {
+func typeWarnings(ctx context.Context, registry *kinds.Registry, p *admissionv1.ValidatingAdmissionPolicy) (out []admissionv1.ExpressionWarning, _ error) {
 	if n := typeChecks(&p.Spec); n > maxTypeChecks {
 		return []admissionv1.ExpressionWarning{{FieldRef: field.NewPath("spec", "validations").String(), Warning: fmt.Sprintf(
 			"types were not checked: it would take %d compilations, of all variables for each expression and type; at most %d are made", n, maxTypeChecks)}}, nil
 	}
-	registry := l.objects.Kinds()
 	checker := &validating.TypeChecker{SchemaResolver: schemas{registry}, RestMapper: mapper{registry: registry}}
 	types := checker.CreateContext(p)
 	check := func(expression string, at *field.Path) error {

@@ -101,7 +101,7 @@ func TestTypeChecks(t *testing.T) {
 		if got <= maxTypeChecks {
 			continue
 		}
-		warnings, err := (&Loops{}).typeWarnings(t.Context(), p)
+		warnings, err := typeWarnings(t.Context(), nil, p)
 		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Warning, "types were not checked") {
 			t.Errorf("%v %v", warnings, err)
 		}

@@ -11,17 +11,20 @@ import (
 
 var priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 
-// ensurePriorityClasses makes the PriorityClasses that every cluster has, once in a term. One that
+// priorityClassMaker is the controller of the system's PriorityClasses.
+type priorityClassMaker struct{ base }
+
+// run makes the PriorityClasses that every cluster has, once in a term. One that
 // is there stays as it is.
-func (l *Loops) ensurePriorityClasses(ctx context.Context, _ *reports) error {
-	res := l.objects.Kinds().Lookup(priorityClasses)
+func (m priorityClassMaker) run(ctx context.Context) error {
+	res := m.objects.Kinds().Lookup(priorityClasses)
 	if res == nil {
 		return nil // the group is switched off
 	}
 	for _, c := range builtin.SystemPriorityClasses() {
-		v, err := l.objects.Current(res.Table(), c.Name)
+		v, err := m.objects.Current(res.Table(), c.Name)
 		if err == nil && v == nil {
-			err = l.api.Create(ctx, priorityClasses, "", &c)
+			err = m.api.Create(ctx, priorityClasses, "", &c)
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure PriorityClass %s: %w", c.Name, err)

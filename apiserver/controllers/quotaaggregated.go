@@ -25,17 +25,17 @@ type outsideCounts struct {
 }
 
 // newOutsideCounts returns nil if this server knows of no aggregated API servers.
-func (l *Loops) newOutsideCounts(r *reports) (*outsideCounts, error) {
-	if l.cfg.Aggregator == nil {
+func newOutsideCounts(a *aggregator.Aggregator, r *reports) (*outsideCounts, error) {
+	if a == nil {
 		return nil, nil
 	}
-	api, err := l.cfg.Aggregator.Metadata(asQuotaController)
+	api, err := a.Metadata(asQuotaController)
 	if err != nil {
 		return nil, err
 	}
 	c := &outsideCounts{changed: make(chan struct{}, 1), n: map[schema.GroupResource]map[string]int64{}}
 	c.follow = aggregated{
-		api: api, serves: l.cfg.Aggregator.Resources, wants: c.wants, see: c.see, forget: c.forget,
+		api: api, serves: a.Resources, wants: c.wants, see: c.see, forget: c.forget,
 		failed: func(of aggregator.Resource, err error) {
 			r.failed("cannot count objects of an aggregated API server, retrying", "resource", of.GroupVersionResource.String(), "err", err)
 		},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/quota"
@@ -23,28 +24,40 @@ var quotasGVR = schema.GroupVersionResource{Version: "v1", Resource: "resourcequ
 // overduePeriod is the time between two looks for Pods that should have ended.
 const overduePeriod = 10 * time.Second
 
-// syncQuotas shows in the status of quotas what the state machine counts, until ctx ends. It
+// quotaSync is the controller of the status of quotas. What it remembers all follows from the state.
+type quotaSync struct {
+	base
+	published  func() (<-chan struct{}, func())
+	aggregator *aggregator.Aggregator
+	res        *kinds.Resource
+	// outside counts what aggregated API servers have; nil: there are none.
+	outside *outsideCounts
+	// shown are quotas whose status is right, by key.
+	shown map[string]shownQuota
+	// overdue asks for a look at what is being deleted.
+	overdue bool
+}
+
+// run shows in the status of quotas what the state machine counts, until ctx ends. It
 // is called whenever anything was written, at most every coalesceDelay, and writes what has
 // changed. Nothing is decided by a status.
-func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
-	res := l.objects.Kinds().Lookup(quotasGVR)
-	if res == nil {
+func (q *quotaSync) run(ctx context.Context) (err error) {
+	if q.res = q.objects.Kinds().Lookup(quotasGVR); q.res == nil {
 		return errors.New("the registry has no resource quotas")
 	}
-	wake, stop := l.cfg.Published()
+	wake, stop := q.published()
 	defer stop()
-	counts, err := l.newOutsideCounts(r)
-	if err != nil {
+	if q.outside, err = newOutsideCounts(q.aggregator, q.reports); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer counts.start(ctx)()
+	defer q.outside.start(ctx)()
 	defer cancel()
-	q := &quotaSync{l: l, res: res, outside: counts, shown: map[string]shownQuota{}, overdue: true}
+	q.overdue = true
 	timer := time.NewTicker(overduePeriod)
 	defer timer.Stop()
 	for {
-		again, err := q.sync(ctx, r)
+		again, err := q.sync(ctx)
 		if err != nil {
 			return err
 		}
@@ -59,24 +72,12 @@ func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-wake:
-		case <-counts.woken():
+		case <-q.outside.woken():
 		case <-retry:
 		case <-timer.C:
 			q.overdue = true
 		}
 	}
-}
-
-// quotaSync is what one term's controller remembers. It all follows from the state.
-type quotaSync struct {
-	l   *Loops
-	res *kinds.Resource
-	// outside counts what aggregated API servers have; nil: there are none.
-	outside *outsideCounts
-	// shown are quotas whose status is right, by key.
-	shown map[string]shownQuota
-	// overdue asks for a look at what is being deleted.
-	overdue bool
 }
 
 // shownQuota is a version of a quota, and what its status says is used.
@@ -87,8 +88,8 @@ type shownQuota struct {
 }
 
 // sync brings all quotas up to date. again says that something failed.
-func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) {
-	versions, err := q.l.objects.Range(q.res.Table(), "")
+func (q *quotaSync) sync(ctx context.Context) (again bool, _ error) {
+	versions, err := q.objects.Range(q.res.Table(), "")
 	if err != nil {
 		return false, fmt.Errorf("list resource quotas: %w", err)
 	}
@@ -105,7 +106,7 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 			}
 			if err != nil {
 				again, overdue = true, true
-				r.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
+				q.reports.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
 			}
 		}
 		was, ok := q.shown[v.Key]
@@ -113,7 +114,7 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 		if !ok || was.version != v {
 			if bounds, err = q.bounds(v); err != nil {
 				again = true
-				r.failed("cannot read a resource quota, retrying", "namespace", namespace, "name", name, "err", err)
+				q.reports.failed("cannot read a resource quota, retrying", "namespace", namespace, "name", name, "err", err)
 				continue
 			}
 		}
@@ -127,7 +128,7 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 					return false, context.Cause(ctx)
 				}
 				again = true
-				r.failed("cannot update the status of a resource quota, retrying", "namespace", namespace, "name", name, "err", err)
+				q.reports.failed("cannot update the status of a resource quota, retrying", "namespace", namespace, "name", name, "err", err)
 				continue
 			}
 		}
@@ -152,13 +153,13 @@ func (q *quotaSync) bounds(v *mvcc.Version) ([]schema.GroupResource, error) {
 
 // used is what is used of the bounds of a quota.
 func (q *quotaSync) used(key, namespace string, bounds []schema.GroupResource) []mvcc.BoundUse {
-	used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), key)
+	used, _ := q.objects.Storage.State().Usage(q.res.Table(), key)
 	return q.outside.add(namespace, bounds, used)
 }
 
 // show writes the status of a quota if it says something else than the state machine.
 func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
-	o := q.l.objects.System(ctx, q.res, namespace, name, "update")
+	o := q.objects.System(ctx, q.res, namespace, name, "update")
 	o.Subresource, o.Info.Subresource = q.res.Subresource("status"), "status"
 	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
@@ -184,11 +185,11 @@ func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 // recharge writes Pods again that should have ended by now: they use less then. It looks at
 // what is being deleted every overduePeriod.
 func (q *quotaSync) recharge(ctx context.Context, namespace string) error {
-	res := q.l.objects.Kinds().Lookup(quota.Pods.WithVersion("v1"))
+	res := q.objects.Kinds().Lookup(quota.Pods.WithVersion("v1"))
 	if res == nil {
 		return nil
 	}
-	versions, err := q.l.objects.Match(res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
+	versions, err := q.objects.Match(res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
 		return v.Flags&proto.FlagTerminating != 0
 	}})
 	if err != nil {
@@ -196,7 +197,7 @@ func (q *quotaSync) recharge(ctx context.Context, namespace string) error {
 	}
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(res, v.Key)
-		if err := q.l.objects.System(ctx, res, namespace, name, "update").Recharge(); err != nil {
+		if err := q.objects.System(ctx, res, namespace, name, "update").Recharge(); err != nil {
 			return fmt.Errorf("%s %s: %w", res.Plural, v.Key, err)
 		}
 	}

@@ -14,13 +14,16 @@ func EnsureRoles(ctx context.Context, s *objects.Store, log *slog.Logger) error 
 	return rbac.Ensure(ctx, objects.NewClient(s), rbac.Bootstrap(), log)
 }
 
-// aggregateRoles writes the rules of ClusterRoles that collect those of others, until ctx
+// roleAggregator is the controller of ClusterRoles that collect the rules of others.
+type roleAggregator struct{ base }
+
+// run writes the rules of ClusterRoles that collect those of others, until ctx
 // ends.
-func (l *Loops) aggregateRoles(ctx context.Context, r *reports) error {
-	return l.onChange(ctx, []string{rbac.ClusterRolesTable}, 0, func() (again bool, _ error) {
-		err := rbac.Aggregate(ctx, l.objects.Storage, l.api)
+func (a roleAggregator) run(ctx context.Context) error {
+	return a.onChange(ctx, []string{rbac.ClusterRolesTable}, 0, func() (again bool, _ error) {
+		err := rbac.Aggregate(ctx, a.objects.Storage, a.api)
 		if ctx.Err() == nil {
-			r.tried("cannot aggregate rules of ClusterRoles, retrying", err, "retry", retryDelay)
+			a.reports.tried("cannot aggregate rules of ClusterRoles, retrying", err, "retry", retryDelay)
 		}
 		return err != nil, nil
 	})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"net/netip"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
@@ -20,10 +20,19 @@ import (
 // repairPeriod is the time between two looks at what Services hold.
 const repairPeriod = time.Minute
 
-// repairServices makes the range of service addresses an object and looks, now and
+// claimRepair is the controller of addresses and ports that Services hold.
+type claimRepair struct {
+	base
+	blocks    []netip.Prefix // of addresses, by the command line
+	orphanAge time.Duration
+	// orphans are the rows that no object holds, and since when.
+	orphans map[objects.Claimed]time.Time
+}
+
+// run makes the range of service addresses an object and looks, now and
 // then, for addresses and ports that no Service holds, until ctx ends. Failures are
 // logged and tried again.
-func (l *Loops) repairServices(ctx context.Context, r *reports) error {
+func (c *claimRepair) run(ctx context.Context) error {
 	known := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -35,15 +44,15 @@ func (l *Loops) repairServices(ctx context.Context, r *reports) error {
 		}
 		next := repairPeriod
 		if !known {
-			err := l.ensureServiceCIDR(ctx)
+			err := c.ensureServiceCIDR(ctx)
 			if known = err == nil; !known {
 				next = retryDelay
 			}
 			if ctx.Err() == nil {
-				r.tried("cannot create the ServiceCIDR, retrying", err)
+				c.reports.tried("cannot create the ServiceCIDR, retrying", err)
 			}
-		} else if err := l.repairClaims(ctx); ctx.Err() == nil {
-			r.tried("cannot check service addresses and ports, retrying", err)
+		} else if err := c.repair(ctx); ctx.Err() == nil {
+			c.reports.tried("cannot check service addresses and ports, retrying", err)
 		}
 		timer.Reset(next)
 	}
@@ -53,19 +62,19 @@ func (l *Loops) repairServices(ctx context.Context, r *reports) error {
 const defaultBlock = "kubernetes"
 
 // ensureServiceCIDR creates the ServiceCIDR of the configured blocks if there is none.
-func (l *Loops) ensureServiceCIDR(ctx context.Context) error {
-	res := l.objects.Kinds().Lookup(builtin.BlocksGVR)
+func (c *claimRepair) ensureServiceCIDR(ctx context.Context) error {
+	res := c.objects.Kinds().Lookup(builtin.BlocksGVR)
 	if res == nil {
 		return nil
 	}
-	if v, err := l.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
+	if v, err := c.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
 		return err
 	}
-	cidrs := make([]any, len(l.cfg.ServiceBlocks))
-	for i, b := range l.cfg.ServiceBlocks {
+	cidrs := make([]any, len(c.blocks))
+	for i, b := range c.blocks {
 		cidrs[i] = b.String()
 	}
-	o := l.objects.System(ctx, res, "", defaultBlock, "create")
+	o := c.objects.System(ctx, res, "", defaultBlock, "create")
 	obj := tree.Object{
 		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
 		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
@@ -76,29 +85,21 @@ func (l *Loops) ensureServiceCIDR(ctx context.Context) error {
 	return nil
 }
 
-// claimRepair remembers between rounds which rows no object holds, and since when.
-type claimRepair struct {
-	sync.Mutex
-	orphans map[objects.Claimed]time.Time
-}
-
-// repairClaims removes the addresses and ports that no object has held for some
+// repair removes the addresses and ports that no object has held for some
 // time, and makes the rows that are missing. A node that died between the
-// entries of a write leaves the former. For one caller at a time.
-func (l *Loops) repairClaims(ctx context.Context) error {
-	l.repair.Lock()
-	defer l.repair.Unlock()
-	if err := l.objects.Confirm(ctx); err != nil {
+// entries of a write leaves the former.
+func (c *claimRepair) repair(ctx context.Context) error {
+	if err := c.objects.Confirm(ctx); err != nil {
 		return fmt.Errorf("repair of claims: %w", err)
 	}
 	var failed []error
-	for name, h := range l.objects.Strategies {
+	for name, h := range c.objects.Strategies {
 		if h.Held == nil {
 			continue
 		}
-		for _, res := range l.objects.Kinds().All() {
+		for _, res := range c.objects.Kinds().All() {
 			if res.CodeName() == name {
-				failed = append(failed, l.repairClaimsOf(ctx, res, h))
+				failed = append(failed, c.repairOf(ctx, res, h))
 				break
 			}
 		}
@@ -106,13 +107,13 @@ func (l *Loops) repairClaims(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
+func (c *claimRepair) repairOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
 	// Rows first: an object that is written meanwhile has made its rows before.
-	rows, err := l.claimRows()
+	rows, err := c.claimRows()
 	if err != nil {
 		return err
 	}
-	versions, err := l.objects.Range(res.Table(), "")
+	versions, err := c.objects.Range(res.Table(), "")
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obje
 		for _, k := range h.Held(obj) {
 			held[k] = true
 			if !made[k] {
-				failed = append(failed, l.reclaim(ctx, res, obj, k))
+				failed = append(failed, c.reclaim(ctx, res, obj, k))
 			}
 		}
 	}
@@ -138,26 +139,26 @@ func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obje
 		if held[row.ClaimKey] {
 			continue
 		}
-		since, known := l.repair.orphans[row]
+		since, known := c.orphans[row]
 		if !known {
 			since = time.Now()
 		}
-		if time.Since(since) < l.cfg.OrphanAge {
+		if time.Since(since) < c.orphanAge {
 			orphans[row] = since
 			continue
 		}
-		l.objects.Log.Info("released an orphaned service address or port", "claim", row.Table+"/"+row.Key)
-		l.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
+		c.objects.Log.Info("released an orphaned service address or port", "claim", row.Table+"/"+row.Key)
+		c.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
 	}
-	l.repair.orphans = orphans
+	c.orphans = orphans
 	return errors.Join(failed...)
 }
 
 // claimRows are all rows that writes have made.
-func (l *Loops) claimRows() ([]objects.Claimed, error) {
+func (c *claimRepair) claimRows() ([]objects.Claimed, error) {
 	var rows []objects.Claimed
 	for _, table := range [...]string{builtin.AddressesTable, builtin.NodePortsTable} {
-		page, _, err := l.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		page, _, err := c.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
 		if err != nil {
 			return nil, err
 		}
@@ -172,9 +173,9 @@ func (l *Loops) claimRows() ([]objects.Claimed, error) {
 }
 
 // reclaim makes a row that an object holds without it.
-func (l *Loops) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
+func (c *claimRepair) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
 	meta := tree.As(obj["metadata"])
-	o := l.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	o := c.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
 	err := builtin.ClaimAgain(o, k)
 	if errors.Is(err, objects.ErrTaken) {
 		return nil // made meanwhile, or by somebody who needs no row of ours

@@ -13,7 +13,7 @@ import (
 
 // TestRepairClaims: rows that no Service holds go, rows that are missing come.
 func TestRepairClaims(t *testing.T) {
-	e := newEnv(t, Config{OrphanAge: time.Nanosecond})
+	e := newEnv(t, Config{})
 	made := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}
 	made.Name = "a"
 	if err := e.client.Create(t.Context(), servicesResource, "default", made); err != nil {
@@ -34,9 +34,9 @@ func TestRepairClaims(t *testing.T) {
 	if err := e.client.Create(t.Context(), networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", address); err != nil {
 		t.Fatal(err)
 	}
-	l := &Loops{base: e.base, cfg: &e.manager.cfg}
+	c := &claimRepair{base: e.base, orphanAge: time.Nanosecond}
 	e.await("rows are repaired", func() string { // found in one round, removed in a later one
-		if err := l.repairClaims(t.Context()); err != nil {
+		if err := c.repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if ports := e.keys(builtin.NodePortsTable); len(ports) != 1 {

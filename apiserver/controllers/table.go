@@ -83,14 +83,15 @@ var table = []controller{
 		},
 		serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector },
 	},
-	{name: EventTTLController, loop: all((*Loops).expire)},
+	{name: EventTTLController, loop: func(b base, _ *Config) loop { return expirer{b}.run }},
 	{name: AccountController, manager: true, loop: func(b base, _ *Config) loop { return accountMaker{b}.run }},
 	{
 		name: KubernetesController, loop: func(b base, cfg *Config) loop { return (&serviceSync{b, cfg.Servers}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil },
 	},
 	{
-		name: MemberController, loop: func(b base, cfg *Config) loop { return (&memberSync{base: b, members: cfg.Members}).run }, failed: "showing the members as objects failed, restarting",
+		name: MemberController, failed: "showing the members as objects failed, restarting",
+		loop: func(b base, cfg *Config) loop { return (&memberSync{base: b, members: cfg.Members}).run },
 		serves: func(s *objects.Store, cfg *Config) bool {
 			return cfg.Members.Ask != nil && s.Kinds().Lookup(quoratev1.Resource) != nil
 		},
@@ -99,8 +100,13 @@ var table = []controller{
 		name: RootCAController, manager: true, loop: func(b base, cfg *Config) loop { return (&rootsPublisher{base: b, roots: cfg.Roots}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 },
 	},
-	{name: PolicyStatusController, manager: true, loop: all((*Loops).checkPolicies)},
-	{name: ResourceQuotaController, manager: true, loop: all((*Loops).syncQuotas), failed: "showing what quotas count failed, restarting"},
+	{name: PolicyStatusController, manager: true, loop: func(b base, _ *Config) loop { return policyChecker{b}.run }},
+	{
+		name: ResourceQuotaController, manager: true, failed: "showing what quotas count failed, restarting",
+		loop: func(b base, cfg *Config) loop {
+			return (&quotaSync{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
+		},
+	},
 	{
 		name: RequestSigningController, manager: true, loop: func(b base, cfg *Config) loop { return (&signer{b, cfg.Signing}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Signing.Authority != nil },
@@ -119,16 +125,24 @@ var table = []controller{
 		},
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil },
 	},
-	{name: AutoregistrationController, loop: all((*Loops).registerAPIServices), failed: "keeping the APIServices failed, restarting"},
 	{
-		name: AvailabilityController, loop: all((*Loops).checkAPIServices), failed: "checking APIServices failed, restarting",
+		name: AutoregistrationController, failed: "keeping the APIServices failed, restarting",
+		loop: func(b base, cfg *Config) loop { return (&apiServiceKeeper{base: b, definitions: cfg.Definitions}).run },
+	},
+	{
+		name: AvailabilityController, failed: "checking APIServices failed, restarting",
+		loop:   func(b base, cfg *Config) loop { return (&availability{base: b, aggregator: cfg.Aggregator}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Aggregator != nil },
 	},
 	{
-		name: ClusterAuthenticationController, loop: func(b base, cfg *Config) loop { return (&authenticationPublisher{b, cfg.Authentication}).run }, failed: "publishing the authorities of clients failed, restarting",
+		name: ClusterAuthenticationController, failed: "publishing the authorities of clients failed, restarting",
+		loop:   func(b base, cfg *Config) loop { return (&authenticationPublisher{b, cfg.Authentication}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authentication != nil },
 	},
-	{name: ClusterRoleAggregationController, manager: true, loop: all((*Loops).aggregateRoles), failed: "aggregating roles failed, retrying"},
+	{
+		name: ClusterRoleAggregationController, manager: true, failed: "aggregating roles failed, retrying",
+		loop: func(b base, _ *Config) loop { return roleAggregator{b}.run },
+	},
 	{
 		name: SystemNamespacesController,
 		loop: func(b base, _ *Config) loop {
@@ -146,21 +160,26 @@ var table = []controller{
 		needed: "no node is ready without the roles and bindings that it creates",
 	},
 	{
-		name: BootstrapPriorityClassesController, loop: all((*Loops).ensurePriorityClasses),
+		name: BootstrapPriorityClassesController, loop: func(b base, _ *Config) loop { return priorityClassMaker{b}.run },
 		pause: 100 * time.Millisecond, failed: "creating the system's priority classes failed, retrying",
 		needed: "no node is ready without the priority classes that it creates",
 	},
 	{
-		name: APIExtensionsController, loop: all((*Loops).syncDefinitions), failed: "definition controller failed, restarting",
+		name: APIExtensionsController, failed: "definition controller failed, restarting",
+		loop:   func(b base, cfg *Config) loop { return (&definitionSync{b, cfg.Definitions}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Definitions != nil },
 		needed: "without it no custom resource is ever served, and no CustomResourceDefinition deleted",
 	},
 	{
-		name: ServiceIPRepairController, loop: all((*Loops).repairServices),
+		name: ServiceIPRepairController,
+		loop: func(b base, cfg *Config) loop {
+			return (&claimRepair{base: b, blocks: cfg.ServiceBlocks, orphanAge: cfg.OrphanAge}).run
+		},
 		needed: "without it addresses and ports that no Service holds are never given to another",
 	},
 	{
-		name: FlowControlController, loop: all((*Loops).syncFlowControl), failed: "flow control bootstrap failed, restarting",
+		name: FlowControlController, failed: "flow control bootstrap failed, restarting",
+		loop:   func(b base, cfg *Config) loop { return (&flowControlSync{b, cfg.FlowControl}).run },
 		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.FlowControl != nil },
 		needed: "--enable-priority-and-fairness=false switches all of it off",
 	},
