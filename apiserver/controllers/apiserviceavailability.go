@@ -29,7 +29,8 @@ const (
 	maxChecks = 64
 )
 
-// availability is the controller that checks aggregated API servers.
+// availability says in the status of each APIService whether it is available: what the
+// leader finds is what every node says.
 type availability struct {
 	base
 	aggregator *aggregator.Aggregator
@@ -38,8 +39,6 @@ type availability struct {
 	of         map[string]*checked // by name; of the loop
 }
 
-// run says in the status of each APIService whether it is available, until ctx ends: what the
-// leader finds is what every node says. Failures are logged and tried again.
 func (k *availability) run(ctx context.Context) error {
 	k.of, k.places = map[string]*checked{}, make(chan struct{}, maxChecks)
 	defer k.wg.Wait()

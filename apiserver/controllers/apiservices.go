@@ -27,7 +27,9 @@ const (
 	managedContinually = "true"    // of custom resources
 )
 
-// apiServiceKeeper is the controller of the APIServices of this server. It knows what it has done in this term.
+// apiServiceKeeper keeps an APIService for each version of a group that this server serves
+// itself, by the rules of upstream's autoregister controller: a term is to it what the run of a
+// server is there.
 type apiServiceKeeper struct {
 	base
 	definitions *crd.Registry // nil: there are no custom resources
@@ -36,9 +38,6 @@ type apiServiceKeeper struct {
 	atStart, done map[string]bool
 }
 
-// run keeps an APIService for each version of a group that this server serves
-// itself, until ctx ends, by the rules of upstream's autoregister controller: a term is to it what
-// the run of a server is there. Failures are logged and tried again.
 func (k *apiServiceKeeper) run(ctx context.Context) error {
 	k.done = map[string]bool{}
 	return k.onChange(ctx, []string{apiServicesTable, crd.Table}, 0, func() (again bool, _ error) {

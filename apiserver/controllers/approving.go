@@ -13,15 +13,14 @@ import (
 // they may have been given the role since.
 const approvingPeriod = 10 * time.Second
 
-// approver is the controller that approves requests for certificates.
+// approver approves requests of kubelets for client certificates if roles say that their users may
+// have them, by upstream's rules. Requests for serving certificates are for people, or for a program
+// of theirs: what a kubelet says of its own addresses proves nothing.
 type approver struct {
 	base
 	authorizer auth.Authorizer
 }
 
-// run approves requests of kubelets for client certificates if roles say that their users may
-// have them, until ctx ends, by upstream's rules. Requests for serving certificates are for people, or
-// for a program of theirs: what a kubelet says of its own addresses proves nothing.
 func (a *approver) run(ctx context.Context) error {
 	q := &requests{
 		base: a.base, subresource: "approval", decide: a.approve,

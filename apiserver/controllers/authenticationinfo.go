@@ -18,14 +18,12 @@ const (
 	authenticationLook = 10 * time.Second
 )
 
-// authenticationPublisher is the controller of what aggregated API servers are told.
+// authenticationPublisher keeps the ConfigMap by which aggregated API servers know whom to believe.
 type authenticationPublisher struct {
 	base
 	data func() map[string]string
 }
 
-// run keeps the ConfigMap by which aggregated API servers know whom to believe, until
-// ctx ends. Failures are logged and tried again.
 func (p *authenticationPublisher) run(ctx context.Context) error {
 	return p.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
 		err := p.publish(ctx)

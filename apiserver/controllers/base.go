@@ -12,8 +12,7 @@ import (
 )
 
 // base is what every controller has: the objects of this node, the API over them, and where to say
-// what failed. A controller is a struct with it and the few things that this one needs, made anew
-// for each run.
+// what failed. A controller is a struct with it and what this one needs, made anew for each run.
 type base struct {
 	objects *objects.Store
 	api     objects.Client

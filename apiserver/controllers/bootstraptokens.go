@@ -37,10 +37,9 @@ func tokenSecrets(s *objects.Store) ([]*mvcc.Version, error) {
 	}})
 }
 
-// tokenCleaner is the controller that deletes old bootstrap tokens.
+// tokenCleaner deletes bootstrap tokens that have expired.
 type tokenCleaner struct{ base }
 
-// run deletes bootstrap tokens that have expired, until ctx ends.
 func (c tokenCleaner) run(ctx context.Context) error {
 	return c.onChange(ctx, []string{kinds.BuiltinTable(secretsGVR.GroupResource())}, tokenPeriod, func() (again bool, _ error) {
 		versions, err := tokenSecrets(c.objects)
@@ -67,8 +66,10 @@ func (c tokenCleaner) run(ctx context.Context) error {
 	})
 }
 
-// clusterInfoSigner is the controller that signs what machines read that join. It knows what it has
-// looked at: other ConfigMaps may change all the time.
+// clusterInfoSigner keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for
+// signing: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
+// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
+// trust. It knows what it has looked at: other ConfigMaps may change all the time.
 type clusterInfoSigner struct {
 	base
 	maps   string
@@ -77,10 +78,6 @@ type clusterInfoSigner struct {
 	due    time.Time // when a token ends that is signed for
 }
 
-// run keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for signing,
-// until ctx ends: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
-// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
-// trust.
 func (s *clusterInfoSigner) run(ctx context.Context) error {
 	tables := []string{kinds.BuiltinTable(secretsGVR.GroupResource()), kinds.BuiltinTable(mapsGVR.GroupResource())}
 	s.maps = tables[1]

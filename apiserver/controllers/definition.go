@@ -26,14 +26,13 @@ const (
 	definitionMost  = 10 * time.Second
 )
 
-// definitionSync is the controller of CustomResourceDefinitions.
+// definitionSync gives definitions their names and deletes the objects of those that are being
+// deleted.
 type definitionSync struct {
 	base
 	definitions *crd.Registry
 }
 
-// run gives definitions their names and deletes the objects of those
-// that are being deleted, until ctx ends. Failures are logged and tried again.
 func (s *definitionSync) run(ctx context.Context) error {
 	changed, stop, err := s.objects.WatchTable(crd.Table)
 	if err != nil {

@@ -8,11 +8,9 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// expirer is the controller of what expires.
+// expirer deletes objects of kinds that expire. Nothing waits for that, so it looks from time to time.
 type expirer struct{ base }
 
-// run deletes objects of kinds that expire, until ctx ends. Nothing waits for
-// that, so it looks from time to time.
 func (e expirer) run(ctx context.Context) error {
 	tick := time.NewTicker(max(expireLeast, min(expireMost, e.objects.EventTTL/20)))
 	defer tick.Stop()

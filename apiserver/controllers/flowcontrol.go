@@ -30,16 +30,14 @@ var (
 // flowControlPeriod is how often the initial objects are looked at, also without a change.
 const flowControlPeriod = time.Minute
 
-// flowControlSync is the controller of the configuration of priority and fairness.
+// flowControlSync makes the FlowSchemas and PriorityLevelConfigurations that every cluster has,
+// restores those that nobody has taken over, and says in each FlowSchema's status whether its level
+// exists. What the objects say is put in force by each node: fairness.Controller.Follow.
 type flowControlSync struct {
 	base
 	view *fairness.View
 }
 
-// run makes the FlowSchemas and PriorityLevelConfigurations that every
-// cluster has, restores those that nobody has taken over, and says in each FlowSchema's
-// status whether its level exists, until ctx ends. What the objects say is put in force by
-// each node: fairness.Controller.Follow.
 func (s *flowControlSync) run(ctx context.Context) error {
 	return s.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
 		err := s.sync(ctx)

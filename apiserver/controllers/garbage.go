@@ -22,7 +22,9 @@ const (
 	garbageDelay = 10 * time.Millisecond
 )
 
-// collector is one run of the garbage collector.
+// collector deletes objects whose owners are gone, and does what the finalizers foregroundDeletion and
+// orphan ask for. It follows the history of the store; what it knows is read again from the state by
+// the next run.
 type collector struct {
 	base
 	published  func() (<-chan struct{}, func())
@@ -38,11 +40,6 @@ type collector struct {
 	elsewhereSince time.Time
 }
 
-// run deletes objects whose owners are gone, and does what the
-// finalizers foregroundDeletion and orphan ask for, until ctx ends. It follows the
-// history of the store; what it knows is lost at the end and is read again from
-// the state at the next beginning. It returns the context's cause, or why it cannot
-// go on: then it may be called again.
 func (c *collector) run(ctx context.Context) (err error) {
 	wake, stop := c.published()
 	defer stop()

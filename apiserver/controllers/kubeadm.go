@@ -42,7 +42,11 @@ const (
 	clusterDomain = "cluster.local"
 )
 
-// joiningPublisher is the controller of what machines are told that join.
+// joiningPublisher makes what kubeadm init would leave for kubeadm join: the ConfigMaps and the roles
+// by which they are read. It is made once: what an administrator edits or deletes of it stays so, as
+// upstream's pages say how to turn off what these roles allow. Made last, and so the mark that the rest
+// is there, is the ConfigMap kubeadm-config. What clients must know of the authority and the address
+// follows changes, unless it was edited.
 type joiningPublisher struct {
 	base
 	Joining
@@ -54,11 +58,6 @@ type joiningPublisher struct {
 	looked time.Time
 }
 
-// run makes what kubeadm init would leave for kubeadm join, until ctx ends: the ConfigMaps
-// and the roles by which they are read. It is made once: what an administrator edits or deletes of it
-// stays so, as upstream's pages say how to turn off what these roles allow. Made last, and so the mark
-// that the rest is there, is the ConfigMap kubeadm-config. What clients must know of the authority and
-// the address follows changes, unless it was edited.
 func (p *joiningPublisher) run(ctx context.Context) error {
 	tables := []string{objects.NamespacesTable, kinds.BuiltinTable(mapsGVR.GroupResource())}
 	return p.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {

@@ -50,15 +50,13 @@ const (
 	resolveWithin = 5 * time.Second
 )
 
-// serviceSync is the controller of the Service kubernetes.
+// serviceSync keeps the Service kubernetes of the namespace default, and the endpoints that lead to the
+// members.
 type serviceSync struct {
 	base
 	Servers
 }
 
-// run keeps the Service kubernetes of the namespace default, and
-// the endpoints that lead to the members, until ctx ends. Failures are logged and
-// tried again.
 func (s *serviceSync) run(ctx context.Context) error {
 	var known []netip.AddrPort
 	var looked time.Time

@@ -69,7 +69,8 @@ const (
 	lagDelay = 15 * time.Second
 )
 
-// memberSync is the work of one term.
+// memberSync keeps an object Member for each member of the cluster, and removes those whose objects are
+// deleted.
 type memberSync struct {
 	base
 	members   Members
@@ -89,8 +90,6 @@ type declaration struct {
 	since time.Time
 }
 
-// run keeps an object Member for each member of the cluster, and removes those whose objects are deleted, until ctx
-// ends. Failures are logged and tried again.
 func (k *memberSync) run(ctx context.Context) error {
 	wake, stop, err := k.objects.WatchTable(membersTable)
 	if err != nil {

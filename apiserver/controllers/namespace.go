@@ -27,7 +27,7 @@ const (
 // errHeld is returned for a namespace whose objects are held.
 var errHeld = errors.New("its content is held by finalizers or grace periods")
 
-// emptier is one run of the namespace controller.
+// emptier deletes the content of terminating namespaces and then the namespaces.
 type emptier struct {
 	base
 	published  func() (<-chan struct{}, func())
@@ -42,8 +42,6 @@ type emptier struct {
 	known  map[string]string // uids of the namespaces that were queued
 }
 
-// run deletes the content of terminating namespaces and then the
-// namespaces, until ctx ends. Failures are logged and tried again.
 func (e *emptier) run(ctx context.Context) error {
 	changed, stop, err := e.objects.WatchTable(objects.NamespacesTable)
 	if err != nil {

@@ -28,12 +28,10 @@ var policiesGVR = admissionv1.SchemeGroupVersion.WithResource("validatingadmissi
 // policyStatusManager owns what it says of policies, as upstream's does.
 const policyStatusManager = "validatingadmissionpolicy-status"
 
-// policyChecker is the controller of the status of admission policies.
+// policyChecker says in the status of each ValidatingAdmissionPolicy which of its expressions do not fit
+// the types that it matches, once for each generation.
 type policyChecker struct{ base }
 
-// run says in the status of each ValidatingAdmissionPolicy which of its expressions
-// do not fit the types that it matches, once for each generation, until ctx ends. Failures
-// are logged and tried again.
 func (c policyChecker) run(ctx context.Context) error {
 	table := kinds.BuiltinTable(policiesGVR.GroupResource())
 	return c.onChange(ctx, []string{table}, 0, func() (again bool, _ error) {

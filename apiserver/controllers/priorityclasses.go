@@ -11,11 +11,10 @@ import (
 
 var priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 
-// priorityClassMaker is the controller of the system's PriorityClasses.
+// priorityClassMaker makes the PriorityClasses that every cluster has, once in a term. One that is there
+// stays as it is.
 type priorityClassMaker struct{ base }
 
-// run makes the PriorityClasses that every cluster has, once in a term. One that
-// is there stays as it is.
 func (m priorityClassMaker) run(ctx context.Context) error {
 	res := m.objects.Kinds().Lookup(priorityClasses)
 	if res == nil {

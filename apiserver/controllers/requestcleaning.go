@@ -19,10 +19,9 @@ const (
 	cleaningPeriod  = time.Hour
 )
 
-// requestCleaner is the controller that deletes old requests for certificates.
+// requestCleaner deletes CertificateSigningRequests that nobody waits for any more.
 type requestCleaner struct{ base }
 
-// run deletes CertificateSigningRequests that nobody waits for any more, until ctx ends.
 func (c requestCleaner) run(ctx context.Context) error {
 	res := c.objects.Kinds().Lookup(requestsGVR)
 	if res == nil {

@@ -24,7 +24,9 @@ var quotasGVR = schema.GroupVersionResource{Version: "v1", Resource: "resourcequ
 // overduePeriod is the time between two looks for Pods that should have ended.
 const overduePeriod = 10 * time.Second
 
-// quotaSync is the controller of the status of quotas. What it remembers all follows from the state.
+// quotaSync shows in the status of quotas what the state machine counts. It looks whenever anything was
+// written, at most every coalesceDelay, and writes what has changed. What it remembers all follows from
+// the state; nothing is decided by a status.
 type quotaSync struct {
 	base
 	published  func() (<-chan struct{}, func())
@@ -38,9 +40,6 @@ type quotaSync struct {
 	overdue bool
 }
 
-// run shows in the status of quotas what the state machine counts, until ctx ends. It
-// is called whenever anything was written, at most every coalesceDelay, and writes what has
-// changed. Nothing is decided by a status.
 func (q *quotaSync) run(ctx context.Context) (err error) {
 	if q.res = q.objects.Kinds().Lookup(quotasGVR); q.res == nil {
 		return errors.New("the registry has no resource quotas")

@@ -14,11 +14,9 @@ func EnsureRoles(ctx context.Context, s *objects.Store, log *slog.Logger) error 
 	return rbac.Ensure(ctx, objects.NewClient(s), rbac.Bootstrap(), log)
 }
 
-// roleAggregator is the controller of ClusterRoles that collect the rules of others.
+// roleAggregator writes the rules of ClusterRoles that collect those of others.
 type roleAggregator struct{ base }
 
-// run writes the rules of ClusterRoles that collect those of others, until ctx
-// ends.
 func (a roleAggregator) run(ctx context.Context) error {
 	return a.onChange(ctx, []string{rbac.ClusterRolesTable}, 0, func() (again bool, _ error) {
 		err := rbac.Aggregate(ctx, a.objects.Storage, a.api)

@@ -27,8 +27,9 @@ const (
 
 var mapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// rootsPublisher is the controller of the ConfigMaps with the roots. It knows which of them may have
-// changed. There may be many others, which change all the time: what they cost is a look at their keys.
+// rootsPublisher keeps the ConfigMap kube-root-ca.crt in every namespace as it should be. It knows which
+// of them may have changed. There may be many others, which change all the time: what they cost is a
+// look at their keys.
 type rootsPublisher struct {
 	base
 	roots []byte
@@ -39,8 +40,6 @@ type rootsPublisher struct {
 	pending bool // something has failed
 }
 
-// run keeps the ConfigMap kube-root-ca.crt in every namespace as it should be, until
-// ctx ends. Failures are logged and tried again.
 func (p *rootsPublisher) run(ctx context.Context) error {
 	p.table = kinds.BuiltinTable(mapsGVR.GroupResource())
 	return p.onChange(ctx, []string{objects.NamespacesTable, p.table}, 0, func() (again bool, _ error) {

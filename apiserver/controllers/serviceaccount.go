@@ -19,11 +19,9 @@ var accountsGVR = schema.GroupVersionResource{Version: "v1", Resource: "servicea
 
 const defaultAccount = "default"
 
-// accountMaker is the controller that makes default service accounts.
+// accountMaker gives every namespace the service account default.
 type accountMaker struct{ base }
 
-// run gives every namespace the service account default, until ctx ends.
-// Failures are logged and tried again.
 func (m accountMaker) run(ctx context.Context) error {
 	tables := []string{objects.NamespacesTable, kinds.BuiltinTable(accountsGVR.GroupResource())}
 	return m.onChange(ctx, tables, 0, func() (again bool, _ error) {

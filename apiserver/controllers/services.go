@@ -20,7 +20,8 @@ import (
 // repairPeriod is the time between two looks at what Services hold.
 const repairPeriod = time.Minute
 
-// claimRepair is the controller of addresses and ports that Services hold.
+// claimRepair makes the range of service addresses an object and looks, now and then, for addresses and
+// ports that no Service holds.
 type claimRepair struct {
 	base
 	blocks    []netip.Prefix // of addresses, by the command line
@@ -29,9 +30,6 @@ type claimRepair struct {
 	orphans map[objects.Claimed]time.Time
 }
 
-// run makes the range of service addresses an object and looks, now and
-// then, for addresses and ports that no Service holds, until ctx ends. Failures are
-// logged and tried again.
 func (c *claimRepair) run(ctx context.Context) error {
 	known := false
 	timer := time.NewTimer(0)

@@ -29,14 +29,12 @@ type Signing struct {
 	Duration time.Duration
 }
 
-// signer is the controller that signs requests for certificates.
+// signer signs CertificateSigningRequests that are approved, by upstream's rules for upstream's signers.
 type signer struct {
 	base
 	Signing
 }
 
-// run signs CertificateSigningRequests that are approved, until ctx ends, by upstream's rules
-// for upstream's signers.
 func (s *signer) run(ctx context.Context) error {
 	q := &requests{
 		base: s.base, subresource: "status",

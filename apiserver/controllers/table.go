@@ -47,8 +47,8 @@ const (
 	FlowControlController              Name = "priority-and-fairness-config-producer"
 )
 
-// loop works until ctx ends. When it returns nil before that, it is done for this term; after an
-// error another one is made, and runs.
+// loop works until ctx ends, and tries again what fails. When it returns nil before that, it is done
+// for this term; after an error another one is made, and runs.
 type loop func(ctx context.Context) error
 
 // controller is a row of the table: a loop, and when it runs.
