@@ -9,11 +9,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
-	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/tree"
-	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -161,43 +158,25 @@ func (k *availability) setAvailable(ctx context.Context, name string, spec apire
 		return nil
 	}
 	var lost string
-	o := k.objects.System(ctx, res, "", name, "update")
-	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
-	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
+	changed, err := k.writeStatus(ctx, res, "status", "", name, func(cur *mvcc.Version, obj, _ tree.Object) (changed bool, err error) {
 		lost = ""
-		if cur == nil {
-			return objects.Change{None: true}, nil
-		}
 		var s apiregistrationv1.APIService
 		if err := json.Unmarshal(cur.Value(), &s); err != nil {
-			return objects.Change{}, fmt.Errorf("decode: %w", err)
+			return false, fmt.Errorf("decode: %w", err)
 		}
 		was := s.DeepCopy()
 		condition.LastTransitionTime = metav1.NewTime(k.objects.Now())
 		helper.SetAPIServiceCondition(&s, condition)
 		if !reflect.DeepEqual(s.Spec, spec) || reflect.DeepEqual(s.Status, was.Status) {
-			return objects.Change{None: true}, nil
+			return false, nil
 		}
 		if helper.IsAPIServiceConditionTrue(was, apiregistrationv1.Available) && condition.Status != apiregistrationv1.ConditionTrue {
 			lost = condition.Reason
 		}
-		old, err := codec.DecodeStored(res, cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		obj, _, err := tree.WithOwnMeta(old)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		if obj["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&s.Status); err != nil {
-			return objects.Change{}, err
-		}
-		return o.Replace(cur, obj, old)
+		obj["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&s.Status)
+		return true, err
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err == nil && lost != "" {
+	if changed && lost != "" {
 		k.aggregator.Lost(name, lost)
 	}
 	return err

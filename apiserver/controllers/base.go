@@ -6,6 +6,8 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,6 +96,34 @@ func (b base) removeVersion(ctx context.Context, table string, v *mvcc.Version) 
 		return nil
 	}
 	return err
+}
+
+// writeStatus writes a subresource that is about the status of an object, as alter changes it from the
+// current version, and reports whether it was changed. One that is gone needs none.
+func (b base) writeStatus(
+	ctx context.Context, res *kinds.Resource, subresource, namespace, name string,
+	alter func(cur *mvcc.Version, obj, meta tree.Object) (bool, error),
+) (changed bool, _ error) {
+	o := b.objects.System(ctx, res, namespace, name, "update")
+	o.Info.Subresource, o.Subresource = subresource, res.Subresource(subresource)
+	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
+		changed = false
+		if cur == nil {
+			return objects.Change{None: true}, nil
+		}
+		old, obj, meta, err := o.Editable(cur)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		if changed, err = alter(cur, obj, meta); err != nil || !changed {
+			return objects.Change{None: true}, err
+		}
+		return o.Replace(cur, obj, old)
+	})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return changed && err == nil, err
 }
 
 // Users in whose name the node's own loops delete, or read at aggregated API servers: whom admission and aggregated API servers

@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/apiserver/types/crd"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
-	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -185,23 +184,13 @@ func (s *definitionSync) change(
 	if err != nil {
 		return err
 	}
-	o := s.objects.System(ctx, res, "", d.Metadata.Name, "update")
-	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
-	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil || cur.Revision != d.Stored.Revision {
-			return objects.Change{None: true}, nil
-		}
-		old, err := codec.DecodeStored(res, cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		obj, meta, err := tree.WithOwnMeta(old)
-		if err != nil {
-			return objects.Change{}, err
+	_, err = s.writeStatus(ctx, res, "status", "", d.Metadata.Name, func(cur *mvcc.Version, obj, meta tree.Object) (bool, error) {
+		if cur.Revision != d.Stored.Revision {
+			return false, nil
 		}
 		obj["status"] = shown
 		alter(meta)
-		return o.Replace(cur, obj, old)
+		return true, nil
 	})
 	return err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/quoratev1"
-	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -282,11 +281,7 @@ func (k *memberSync) write(ctx context.Context, s *storedMember, next quoratev1.
 		if cur == nil || cur.Revision != s.version.Revision { // decided on another one
 			return objects.Change{}, apierrors.NewConflict(quoratev1.Resource.GroupResource(), s.Name, errors.New("the object has changed"))
 		}
-		old, err := codec.DecodeStored(k.res, cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		obj, _, err := tree.WithOwnMeta(old)
+		old, obj, _, err := o.Editable(cur)
 		if err != nil {
 			return objects.Change{}, err
 		}

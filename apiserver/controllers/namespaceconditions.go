@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/tree"
-	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -73,11 +72,7 @@ func (e *emptier) noteContent(ctx context.Context, namespace, uid string, left *
 		if cur == nil || cur.UID != uid {
 			return objects.Change{}, o.NotFound()
 		}
-		old, err := codec.DecodeStored(res, cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		obj, _, err := tree.WithOwnMeta(old)
+		_, obj, _, err := o.Editable(cur)
 		if err != nil {
 			return objects.Change{}, err
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/quorate/quorate/apiserver/wire/codec"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -158,26 +157,14 @@ func (q *quotaSync) used(key, namespace string, bounds []schema.GroupResource) [
 
 // show writes the status of a quota if it says something else than the state machine.
 func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
-	o := q.objects.System(ctx, q.res, namespace, name, "update")
-	o.Subresource, o.Info.Subresource = q.res.Subresource("status"), "status"
-	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil {
-			return objects.Change{}, o.NotFound()
-		}
-		old, obj, _, err := o.Editable(cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
+	_, err := q.writeStatus(ctx, q.res, "status", namespace, name, func(cur *mvcc.Version, obj, _ tree.Object) (changed bool, _ error) {
 		status := quota.Status(obj, q.used(cur.Key, namespace, bounded(tree.As(obj["spec"]))))
 		if status == nil {
-			return objects.Change{None: true}, nil
+			return false, nil
 		}
 		obj["status"] = status
-		return o.Replace(cur, obj, old)
+		return true, nil
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
 	return err
 }
 

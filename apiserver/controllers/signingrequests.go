@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -82,35 +81,19 @@ func (q *requests) step(ctx context.Context) (again bool, _ error) {
 // write decides about the newest version of a request and writes what was decided, unless the request
 // changes meanwhile: then it decides again.
 func (q *requests) write(ctx context.Context, name string) error {
-	o := q.objects.System(ctx, q.res, "", name, "update")
-	o.Subresource, o.Info.Subresource = q.res.Subresource(q.subresource), q.subresource
 	var written *certificatesv1.CertificateSigningRequest
-	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil {
-			return objects.Change{}, o.NotFound()
-		}
-		old, obj, _, err := o.Editable(cur)
+	changed, err := q.writeStatus(ctx, q.res, q.subresource, "", name, func(cur *mvcc.Version, obj, _ tree.Object) (changed bool, err error) {
+		written, err = requestOf(cur)
 		if err != nil {
-			return objects.Change{}, err
+			return false, err
 		}
-		csr, err := requestOf(cur)
-		if err != nil {
-			return objects.Change{}, err
+		if changed, _ = q.decide(ctx, written); !changed {
+			return false, nil
 		}
-		written = nil
-		if changed, _ := q.decide(ctx, csr); !changed {
-			return o.PutUnlessSame(obj, cur)
-		}
-		if obj["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&csr.Status); err != nil {
-			return objects.Change{}, err
-		}
-		written = csr
-		return o.Replace(cur, obj, old)
+		obj["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&written.Status)
+		return true, err
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err == nil && written != nil:
+	if changed {
 		q.decided(written)
 	}
 	return err
