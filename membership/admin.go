@@ -93,7 +93,7 @@ func (m *Manager) AdminHandler(again func(context.Context) (context.Context, err
 			answer(w, out, err)
 		})
 	}
-	handle("GET members", func(ctx context.Context, _ *http.Request) (any, error) { return m.list() })
+	handle("GET members", func(ctx context.Context, _ *http.Request) (any, error) { return m.Members() })
 	handle("POST members", m.serveAdd)
 	handle("POST members/{member}/promote", m.serveChange(proto.ChangeKind_CHANGE_PROMOTE))
 	handle("POST members/{member}/demote", m.serveChange(proto.ChangeKind_CHANGE_DEMOTE))
@@ -149,15 +149,16 @@ type AdminRoute struct {
 	Serve func(ctx context.Context, r *http.Request) (any, error)
 }
 
-func (m *Manager) list() (MemberList, error) {
-	_, members, err := m.members()
-	return m.listOf(members), err
+// Members are the members as this node has them in memory.
+func (b *base) Members() (MemberList, error) {
+	_, members, err := b.members()
+	return b.listOf(members), err
 }
 
-func (m *Manager) listOf(members []*proto.Member) MemberList {
-	out := MemberList{ClusterID: m.id.Cluster(), Members: []MemberInfo{}}
-	leader, _ := m.raft.Leader()
-	lost := lostEntries(m.raft.Status(context.Background())) // which asks nobody
+func (b *base) listOf(members []*proto.Member) MemberList {
+	out := MemberList{ClusterID: b.id.Cluster(), Members: []MemberInfo{}}
+	leader, _ := b.raft.Leader()
+	lost := lostEntries(b.raft.Status(context.Background())) // which asks nobody
 	for _, p := range members {
 		row := memberInfo(p, leader)
 		row.LostEntries = lost[row.ID]
@@ -177,7 +178,7 @@ func (m *Manager) serveAdd(ctx context.Context, r *http.Request) (any, error) {
 	}
 	helloCtx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
 	defer cancel()
-	h, err := m.hello(helloCtx, req.PeerAddress)
+	h, err := m.hello(helloCtx, "", req.PeerAddress)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the node at %s does not answer: %w", ErrRefused, req.PeerAddress, err)
 	}
@@ -197,7 +198,7 @@ func (m *Manager) serveChange(kind proto.ChangeKind) func(context.Context, *http
 				return nil, fmt.Errorf("%w: force=%.20q", ErrBadRequest, v)
 			}
 		}
-		keep, err := m.keepTokens(r.URL.Query().Get("keepTokens"))
+		keep, err := keepTokens(r.URL.Query().Get("keepTokens"), m.opt.TokenLifetime)
 		if err != nil {
 			return nil, err
 		}
@@ -213,12 +214,12 @@ const maxKeepTokensSeconds = 1 << 32
 
 // keepTokens reads for how many seconds the tokens of a removed member are kept: "" and
 // "false" are not at all, "true" is as long as the longest of them may be valid.
-func (m *Manager) keepTokens(v string) (uint64, error) {
+func keepTokens(v string, lifetime time.Duration) (uint64, error) {
 	switch v {
 	case "", "false":
 		return 0, nil
 	case "true":
-		return uint64(m.opt.TokenLifetime / time.Second), nil
+		return uint64(lifetime / time.Second), nil
 	}
 	seconds, err := strconv.ParseUint(v, 10, 64)
 	if err != nil || seconds > maxKeepTokensSeconds {
@@ -235,7 +236,7 @@ func (m *Manager) serveTransfer(ctx context.Context, r *http.Request) (any, erro
 	if err := m.Transfer(ctx, req.To); err != nil {
 		return nil, err
 	}
-	return m.list()
+	return m.Members()
 }
 
 func (m *Manager) serveCreateToken(ctx context.Context, r *http.Request) (any, error) {

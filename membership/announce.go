@@ -30,8 +30,8 @@ func (m *Manager) announce(ctx context.Context) {
 
 // Announced says whether this node's state holds a record of the node, if not always the newest:
 // from then on, administrators can name it. It answers from memory. Safe for concurrent use.
-func (m *Manager) Announced() bool {
-	_, ok := m.kv.Get(TableMembers, string(m.id.ID()))
+func (b *base) Announced() bool {
+	_, ok := b.kv.Get(TableMembers, string(b.id.ID()))
 	return ok
 }
 

@@ -60,11 +60,11 @@ func (m *Manager) promoteStable(ctx context.Context) error {
 }
 
 // wantsVote says what the node wishes, unless an operator has demoted it.
-func (m *Manager) wantsVote(id proto.NodeID) bool {
-	if _, demoted := m.kv.Get(TableSuffrage, string(id)); demoted {
+func (b *base) wantsVote(id proto.NodeID) bool {
+	if _, demoted := b.kv.Get(TableSuffrage, string(id)); demoted {
 		return false
 	}
 	var r memberRecord
-	raw, ok := m.kv.Get(TableMembers, string(id))
+	raw, ok := b.kv.Get(TableMembers, string(id))
 	return ok && json.Unmarshal(raw, &r) == nil && r.WantsVote
 }

@@ -176,12 +176,12 @@ func (m *Manager) Divergences() int64 { return m.divergences.Load() }
 //
 // A report can outlive its member: the report was still on its way when the member was
 // removed, or it came back with a backup. By then a sound node may have the name.
-func (m *Manager) WrongStates() map[proto.NodeID]WrongState {
-	raw, err := m.kv.List(TableDiverged)
+func (b *base) WrongStates() map[proto.NodeID]WrongState {
+	raw, err := b.kv.List(TableDiverged)
 	if err != nil || len(raw) == 0 {
 		return nil
 	}
-	conf, err := m.raft.Members()
+	conf, err := b.raft.Members()
 	if err != nil {
 		return nil
 	}

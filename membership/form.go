@@ -141,12 +141,12 @@ func (m *Manager) join(ctx context.Context, a action) (why string, err error) {
 }
 
 // askToJoin sends a Join for this node; for a member it announces an address.
-func (m *Manager) askToJoin(ctx context.Context, id proto.NodeID, address string) error {
-	conn, err := m.peers.Conn(id, address)
+func (b *base) askToJoin(ctx context.Context, id proto.NodeID, address string) error {
+	conn, err := b.peers.Conn(id, address)
 	if err != nil {
 		return err
 	}
-	_, err = proto.NewMembershipClient(conn).Join(ctx, &proto.JoinRequest{Self: m.self()})
+	_, err = proto.NewMembershipClient(conn).Join(ctx, &proto.JoinRequest{Self: b.self()})
 	return fromStatus(err)
 }
 
@@ -163,11 +163,7 @@ func (m *Manager) persistChoice() error {
 // that those know.
 func (m *Manager) look(ctx context.Context) view {
 	self := m.self()
-	expect := m.opt.BootstrapExpect
-	if m.opt.NonVoter {
-		expect = 0
-	}
-	v := view{self: self, expect: expect, join: m.opt.Join, answers: map[string]*proto.HelloResponse{}}
+	v := view{self: self, expect: m.opt.BootstrapExpect, join: m.opt.Join, answers: map[string]*proto.HelloResponse{}}
 	ask := map[string]bool{}
 	for _, addr := range m.opt.Join {
 		ask[addr] = true
@@ -193,7 +189,7 @@ func (m *Manager) look(ctx context.Context) view {
 	}
 	for _, addr := range slices.Sorted(maps.Keys(v.answers)) {
 		r := v.answers[addr]
-		if r.ClusterId != "" || r.Self.NodeId == self.NodeId || expect == 0 || int(r.BootstrapExpect) != expect {
+		if r.ClusterId != "" || r.Self.NodeId == self.NodeId || v.expect == 0 || int(r.BootstrapExpect) != v.expect {
 			continue
 		}
 		if _, err := m.discovered.add(r.Self); err != nil {
@@ -215,16 +211,16 @@ func answered(answers map[string]*proto.HelloResponse, p *proto.Member) bool {
 
 // helloAll asks all addresses at once, adds the answers that came, and returns where
 // nodes have other certificates than those of our secret.
-func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map[string]*proto.HelloResponse) (strangers []string) {
-	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+func (b *base) helloAll(ctx context.Context, ask map[string]bool, answers map[string]*proto.HelloResponse) (strangers []string) {
+	ctx, cancel := context.WithTimeout(ctx, b.opt.CallTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for addr := range ask {
 		wg.Go(func() {
-			r, err := m.hello(ctx, addr)
+			r, err := b.hello(ctx, "", addr)
 			if err != nil {
-				m.log.Debug("no answer to hello", "address", addr, "err", err)
+				b.log.Debug("no answer to hello", "address", addr, "err", err)
 				if isStranger(err) {
 					mu.Lock()
 					strangers = append(strangers, addr)
@@ -247,23 +243,14 @@ func isStranger(err error) bool {
 	return strings.Contains(err.Error(), x509.UnknownAuthorityError{}.Error())
 }
 
-// hello asks anyone who is at an address.
-func (m *Manager) hello(ctx context.Context, addr string) (*proto.HelloResponse, error) {
-	return m.helloTo(ctx, "", addr)
-}
-
-// helloTo asks a node, and no other that may be at its address.
-func (m *Manager) helloTo(ctx context.Context, id proto.NodeID, addr string) (*proto.HelloResponse, error) {
-	conn, err := m.peers.Conn(id, addr)
+// hello asks the node at an address: with an id, no other than that one.
+func (b *base) hello(ctx context.Context, id proto.NodeID, addr string) (*proto.HelloResponse, error) {
+	conn, err := b.peers.Conn(id, addr)
 	if err != nil {
 		return nil, err
 	}
-	expect := m.opt.BootstrapExpect
-	if m.opt.NonVoter {
-		expect = 0
-	}
 	r, err := proto.NewMembershipClient(conn).Hello(ctx, &proto.HelloRequest{
-		Self: m.self(), ClusterId: string(m.id.Cluster()), BootstrapExpect: uint32(expect),
+		Self: b.self(), ClusterId: string(b.id.Cluster()), BootstrapExpect: uint32(b.opt.BootstrapExpect),
 	})
 	if err != nil {
 		return nil, fromStatus(err)

@@ -60,8 +60,8 @@ func (m *Manager) survey(ctx context.Context) (facts, error) {
 }
 
 // names are the members' names, as far as they are known.
-func (m *Manager) names() map[proto.NodeID]string {
-	_, members, err := m.members()
+func (b *base) names() map[proto.NodeID]string {
+	_, members, err := b.members()
 	if err != nil {
 		return nil // ids do as well
 	}
@@ -74,8 +74,8 @@ func (m *Manager) names() map[proto.NodeID]string {
 
 // NameOf is the name of the member with an id or a peer address; what it is given, if it is none that
 // this node knows.
-func (m *Manager) NameOf(idOrAddress string) string {
-	_, members, err := m.members()
+func (b *base) NameOf(idOrAddress string) string {
+	_, members, err := b.members()
 	if err != nil {
 		return idOrAddress
 	}
@@ -116,8 +116,8 @@ func (a statusAnswer) probe(leader *proto.NodeStatus) probe {
 }
 
 // askAll asks all servers at once, each bounded by CallTimeout.
-func (m *Manager) askAll(ctx context.Context, servers []Server) map[proto.NodeID]statusAnswer {
-	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+func (b *base) askAll(ctx context.Context, servers []Server) map[proto.NodeID]statusAnswer {
+	ctx, cancel := context.WithTimeout(ctx, b.opt.CallTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -125,10 +125,10 @@ func (m *Manager) askAll(ctx context.Context, servers []Server) map[proto.NodeID
 	for _, s := range servers {
 		wg.Go(func() {
 			var a statusAnswer
-			if s.ID == m.id.ID() {
-				a.status = m.LocalStatus(ctx)
+			if s.ID == b.id.ID() {
+				a.status = b.LocalStatus(ctx)
 			} else {
-				a.status, a.err = m.askStatus(ctx, s)
+				a.status, a.err = b.askStatus(ctx, s)
 			}
 			mu.Lock()
 			out[s.ID] = a
@@ -139,14 +139,14 @@ func (m *Manager) askAll(ctx context.Context, servers []Server) map[proto.NodeID
 	return out
 }
 
-func (m *Manager) askStatus(ctx context.Context, s Server) (*proto.NodeStatus, error) {
-	conn, err := m.peers.Conn(s.ID, s.Address)
+func (b *base) askStatus(ctx context.Context, s Server) (*proto.NodeStatus, error) {
+	conn, err := b.peers.Conn(s.ID, s.Address)
 	if err != nil {
 		return nil, err
 	}
 	st, err := proto.NewPeerClient(conn).Status(ctx, &proto.StatusRequest{})
 	if err != nil {
-		return nil, unreached(fromStatus(err), s.Address, m.opt.CallTimeout)
+		return nil, unreached(fromStatus(err), s.Address, b.opt.CallTimeout)
 	}
 	return st, nil
 }

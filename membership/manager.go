@@ -97,20 +97,25 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 }
 
+// base is what every part of a Manager uses: the node, its Raft and tables, and the other nodes.
+type base struct {
+	opt     Options
+	id      *Identity
+	raft    Consensus
+	kv      KV
+	peers   Peers
+	log     *slog.Logger
+	formed  chan struct{}          // closed when the node is part of a cluster
+	waiting atomic.Pointer[string] // what this node waits for before that
+}
+
 // Manager is one node's part in the membership of the cluster. It is the gRPC
 // service proto.Membership.
 type Manager struct {
 	proto.UnimplementedMembershipServer
-
-	opt   Options
-	id    *Identity
-	raft  Consensus
-	kv    KV
-	peers Peers
-	log   *slog.Logger
+	*base
 
 	discovered   *discoveredPeers
-	formed       chan struct{} // closed when the node is part of a cluster
 	health       health
 	callers      callers // since the leader has last asked who is alive
 	transfers    transferGuard
@@ -120,8 +125,7 @@ type Manager struct {
 	tokenKey     *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
 	divergences  atomic.Int64
 	quorum       *quorumWatch
-	waiting      atomic.Pointer[string] // what this node waits for before it is part of a cluster
-	differs      chan evidence          // that this node's state is wrong
+	differs      chan evidence // that this node's state is wrong
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -139,6 +143,9 @@ func New(opt Options) (*Manager, error) {
 		return nil, fmt.Errorf("membership: bootstrap-expect %d must be more than half of the %d join addresses", opt.BootstrapExpect, len(opt.Join))
 	case len(opt.PeerAddress) > maxAddressBytes, len(opt.APIAddress) > maxAddressBytes:
 		return nil, errors.New("membership: an address is too long")
+	}
+	if opt.NonVoter {
+		opt.BootstrapExpect = 0
 	}
 	opt.Limits = opt.Limits.withDefaults()
 	if opt.Tick <= 0 {
@@ -160,8 +167,10 @@ func New(opt Options) (*Manager, error) {
 		opt.Now = time.Now
 	}
 	m := &Manager{
-		opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
-		formed:   make(chan struct{}),
+		base: &base{
+			opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
+			formed: make(chan struct{}),
+		},
 		changing: make(chan struct{}, 1),
 		differs:  make(chan evidence, 1),
 		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
@@ -181,17 +190,17 @@ func New(opt Options) (*Manager, error) {
 }
 
 // self is what this node says about itself.
-func (m *Manager) self() *proto.Member {
-	_, supported := m.raft.Features()
+func (b *base) self() *proto.Member {
+	_, supported := b.raft.Features()
 	return &proto.Member{
-		NodeId: string(m.id.ID()), Name: m.id.Name(), PeerAddress: m.opt.PeerAddress, ApiAddress: m.opt.APIAddress,
-		Voter: !m.opt.NonVoter, FeatureVersion: supported,
+		NodeId: string(b.id.ID()), Name: b.id.Name(), PeerAddress: b.opt.PeerAddress, ApiAddress: b.opt.APIAddress,
+		Voter: !b.opt.NonVoter, FeatureVersion: supported,
 	}
 }
 
 // Formed returns a channel that is closed when the node is part of a cluster:
 // at once for one that was before.
-func (m *Manager) Formed() <-chan struct{} { return m.formed }
+func (b *base) Formed() <-chan struct{} { return b.formed }
 
 // Run finds or starts the node's cluster, then announces the node, searches for
 // the members while there is no leader and, while it leads, runs autopilot. It
@@ -237,17 +246,17 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // LocalStatus returns what this node knows about itself, without a quorum.
-func (m *Manager) LocalStatus(ctx context.Context) *proto.NodeStatus {
-	st := m.raft.Status(ctx)
-	st.NodeId, st.Name = string(m.id.ID()), m.id.Name()
-	st.ApiAddress, st.PeerAddress = m.opt.APIAddress, m.opt.PeerAddress
+func (b *base) LocalStatus(ctx context.Context) *proto.NodeStatus {
+	st := b.raft.Status(ctx)
+	st.NodeId, st.Name = string(b.id.ID()), b.id.Name()
+	st.ApiAddress, st.PeerAddress = b.opt.APIAddress, b.opt.PeerAddress
 	if st.ClusterId == "" {
-		st.ClusterId = string(m.id.Cluster())
+		st.ClusterId = string(b.id.Cluster())
 	}
 	if st.Version == "" {
-		st.Version = m.opt.Version
+		st.Version = b.opt.Version
 	}
-	if _, members, err := m.members(); err == nil {
+	if _, members, err := b.members(); err == nil {
 		st.Members = members
 		for _, p := range members {
 			if p.NodeId == st.LeaderId {

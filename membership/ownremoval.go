@@ -100,7 +100,7 @@ func (m *Manager) askPlace(ctx context.Context, conf Configuration) error {
 		}
 		asked++
 		go func() { // ends with ctx
-			_, err := m.helloTo(ctx, s.ID, s.Address)
+			_, err := m.hello(ctx, s.ID, s.Address)
 			said <- err
 		}()
 	}
@@ -114,26 +114,26 @@ func (m *Manager) askPlace(ctx context.Context, conf Configuration) error {
 
 // leaveForGood ends this node's part in the cluster. It serves nothing from here on, and
 // says the same when it is started again.
-func (m *Manager) leaveForGood(why error) error {
-	if m.opt.Refuse != nil {
-		m.opt.Refuse(why)
+func (b *base) leaveForGood(why error) error {
+	if b.opt.Refuse != nil {
+		b.opt.Refuse(why)
 	}
-	m.log.Error("THIS NODE WAS REMOVED FROM THE CLUSTER: it stops serving and ends; destroy or wipe its data directory",
-		"node", m.id.ID(), "name", m.id.Name(), "directory", m.opt.Dir, "said", why)
-	raw, err := json.MarshalIndent(ownRemoval{1, m.id.ID(), m.id.Cluster(), m.opt.Now().UTC(), why.Error()}, "", "  ")
+	b.log.Error("THIS NODE WAS REMOVED FROM THE CLUSTER: it stops serving and ends; destroy or wipe its data directory",
+		"node", b.id.ID(), "name", b.id.Name(), "directory", b.opt.Dir, "said", why)
+	raw, err := json.MarshalIndent(ownRemoval{1, b.id.ID(), b.id.Cluster(), b.opt.Now().UTC(), why.Error()}, "", "  ")
 	if err == nil {
-		err = pki.WriteFile(filepath.Join(m.opt.Dir, removedFile), append(raw, '\n'), pki.ModeSecret)
+		err = pki.WriteFile(filepath.Join(b.opt.Dir, removedFile), append(raw, '\n'), pki.ModeSecret)
 	}
 	return errors.Join(why, err)
 }
 
 // checkCallerIsNotRemoved tells a node of this cluster that it was removed. It may have
 // been cut off then, and there is no other way to learn of it.
-func (m *Manager) checkCallerIsNotRemoved(id proto.NodeID, cluster string) error {
-	if cluster == "" || cluster != string(m.id.Cluster()) {
+func (b *base) checkCallerIsNotRemoved(id proto.NodeID, cluster string) error {
+	if cluster == "" || cluster != string(b.id.Cluster()) {
 		return nil
 	}
-	raw, gone := m.kv.Get(TableRemoved, string(id))
+	raw, gone := b.kv.Get(TableRemoved, string(id))
 	if !gone {
 		return nil
 	}

@@ -12,9 +12,6 @@ import (
 // cluster commits in a second.
 const farBehind = 5000
 
-// Members are the members as this node has them in memory.
-func (m *Manager) Members() (MemberList, error) { return m.list() }
-
 // NotReady says why a member is not ready, in a word and for a person; empty: it is.
 func (st *ClusterStatus) NotReady(m *MemberStatus) (reason, why string) {
 	wrong, isWrong := st.WrongStates[m.ID]

@@ -27,24 +27,24 @@ func IsRemoved(kv interface {
 
 // followRemovals carries out here what a removal means, as soon as this node's state has
 // the record: it ends the connections that the removed node has open.
-func (m *Manager) followRemovals(ctx context.Context) {
-	changed, stop, err := m.kv.Changes(TableRemoved)
+func (b *base) followRemovals(ctx context.Context) {
+	changed, stop, err := b.kv.Changes(TableRemoved)
 	if err != nil {
-		m.log.Error("removals of members are not followed: connections of removed nodes stay open until this node is restarted", "err", err)
+		b.log.Error("removals of members are not followed: connections of removed nodes stay open until this node is restarted", "err", err)
 		return
 	}
 	defer stop()
 	known := map[string]bool{}
 	for {
-		records, err := m.kv.List(TableRemoved)
+		records, err := b.kv.List(TableRemoved)
 		if err != nil {
-			m.log.Warn("removals of members cannot be read", "err", err)
+			b.log.Warn("removals of members cannot be read", "err", err)
 		}
 		for id := range records {
 			if !known[id] {
 				known[id] = true
-				m.peers.Expel(proto.NodeID(id))
-				m.opt.OnRemoved(proto.NodeID(id))
+				b.peers.Expel(proto.NodeID(id))
+				b.opt.OnRemoved(proto.NodeID(id))
 			}
 		}
 		select {

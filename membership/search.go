@@ -70,9 +70,9 @@ func (m *Manager) searchOnce(ctx context.Context, asked map[string]bool) {
 }
 
 // found notes where a member is that has just said so itself.
-func (m *Manager) found(p *proto.Member) {
-	conf, err := m.raft.Members()
-	if err != nil || p.PeerAddress == "" || p.NodeId == string(m.id.ID()) {
+func (b *base) found(p *proto.Member) {
+	conf, err := b.raft.Members()
+	if err != nil || p.PeerAddress == "" || p.NodeId == string(b.id.ID()) {
 		return
 	}
 	i := slices.IndexFunc(conf.Servers, func(s Server) bool { return string(s.ID) == p.NodeId })
@@ -81,8 +81,8 @@ func (m *Manager) found(p *proto.Member) {
 	}
 	configured := conf.Servers[i].Address
 	if configured != p.PeerAddress {
-		m.log.Info("a member was found at another address than the configuration's",
+		b.log.Info("a member was found at another address than the configuration's",
 			"node", p.NodeId, "name", p.Name, "configured", configured, "found", p.PeerAddress)
 	}
-	m.peers.Found(proto.NodeID(p.NodeId), configured, p.PeerAddress)
+	b.peers.Found(proto.NodeID(p.NodeId), configured, p.PeerAddress)
 }

@@ -40,9 +40,6 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 		return nil, toStatus(err)
 	}
 	expect := m.opt.BootstrapExpect
-	if m.opt.NonVoter {
-		expect = 0
-	}
 	resp := &proto.HelloResponse{Self: m.self(), BootstrapExpect: uint32(expect)}
 	if m.id.Cluster() == "" && req.ClusterId == "" {
 		known := m.discovered.known()
@@ -64,18 +61,12 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 			m.noteCaller(id)
 		}
 	}
-	cluster, members, err := m.announced()
+	_, members, err := m.members()
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	resp.ClusterId, resp.Known = string(cluster), members
+	resp.ClusterId, resp.Known = string(m.id.Cluster()), members
 	return resp, nil
-}
-
-// announced returns the cluster that this node has chosen and its members.
-func (m *Manager) announced() (proto.ClusterID, []*proto.Member, error) {
-	_, members, err := m.members()
-	return m.id.Cluster(), members, err
 }
 
 // Join implements proto.MembershipServer.

@@ -40,8 +40,8 @@ type memberRecord struct {
 
 // records returns TableMembers. Values that cannot be read are left out: a newer
 // release may have written them.
-func (m *Manager) records() (map[proto.NodeID]memberRecord, error) {
-	raw, err := m.kv.List(TableMembers)
+func (b *base) records() (map[proto.NodeID]memberRecord, error) {
+	raw, err := b.kv.List(TableMembers)
 	if err != nil {
 		return nil, fmt.Errorf("members: %w", err)
 	}
@@ -57,15 +57,15 @@ func (m *Manager) records() (map[proto.NodeID]memberRecord, error) {
 
 // members returns the configuration with names and API addresses, as far as
 // this node's state knows them.
-func (m *Manager) members() (Configuration, []*proto.Member, error) {
-	conf, err := m.raft.Members()
+func (b *base) members() (Configuration, []*proto.Member, error) {
+	conf, err := b.raft.Members()
 	if err != nil {
 		return conf, nil, fmt.Errorf("members: %w", err)
 	}
 	if len(conf.Servers) == 0 {
 		return conf, nil, nil
 	}
-	recs, err := m.records()
+	recs, err := b.records()
 	if err != nil {
 		return conf, nil, err
 	}
@@ -75,8 +75,8 @@ func (m *Manager) members() (Configuration, []*proto.Member, error) {
 		if r, ok := recs[s.ID]; ok {
 			p.Name, p.ApiAddress = r.Name, r.APIAddress
 		}
-		if s.ID == m.id.ID() { // known before the record is written
-			p.Name, p.ApiAddress = m.id.Name(), m.opt.APIAddress
+		if s.ID == b.id.ID() { // known before the record is written
+			p.Name, p.ApiAddress = b.id.Name(), b.opt.APIAddress
 		}
 		out = append(out, p)
 	}
@@ -85,8 +85,8 @@ func (m *Manager) members() (Configuration, []*proto.Member, error) {
 
 // APIAddresses returns the URLs under which clients reach the members, as far as this
 // node's state knows them. Safe for concurrent use.
-func (m *Manager) APIAddresses() ([]string, error) {
-	_, members, err := m.members()
+func (b *base) APIAddresses() ([]string, error) {
+	_, members, err := b.members()
 	var out []string
 	for _, p := range members {
 		if p.ApiAddress != "" {

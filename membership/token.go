@@ -99,11 +99,11 @@ func (r tokenRecord) madeUnder(pins []string) bool {
 }
 
 // pins are those of this node's secrets.
-func (m *Manager) pins() []string {
-	if m.opt.Certificates == nil {
+func (b *base) pins() []string {
+	if b.opt.Certificates == nil {
 		return nil
 	}
-	return m.opt.Certificates.Pins()
+	return b.opt.Certificates.Pins()
 }
 
 // hashToken needs no salt and no slow hash: the secret has 128 random bits.

@@ -75,18 +75,18 @@ func (m *Manager) publishTokenKeyOnce(ctx context.Context, key []byte) error {
 // sameTokenKey are the other members that have published the key that a node has published:
 // somebody has copied the file. A node that was removed counts as long as its tokens are kept,
 // but not for that: it may be this one, which has come back with its file.
-func (m *Manager) sameTokenKey(node proto.NodeID) []string {
-	own, there := m.kv.Get(TableTokenKeys, string(node))
+func (b *base) sameTokenKey(node proto.NodeID) []string {
+	own, there := b.kv.Get(TableTokenKeys, string(node))
 	if !there {
 		return nil
 	}
-	records, err := m.kv.List(TableTokenKeys)
+	records, err := b.kv.List(TableTokenKeys)
 	if err != nil {
 		return nil
 	}
 	var same []string
 	for id, raw := range records {
-		if id != string(node) && bytes.Equal(raw, own) && !IsRemoved(m.kv, proto.NodeID(id)) {
+		if id != string(node) && bytes.Equal(raw, own) && !IsRemoved(b.kv, proto.NodeID(id)) {
 			same = append(same, id)
 		}
 	}
@@ -113,12 +113,12 @@ func (m *Manager) maintainTokenKeys(ctx context.Context) error {
 // nodes that are no members, and whose tokens were not kept or have ended. The keys are read
 // before the configuration: one that is published is that of a member by then, see
 // finishRemovals.
-func (m *Manager) staleTokenKeys() ([]string, error) {
-	records, err := m.kv.List(TableTokenKeys)
+func (b *base) staleTokenKeys() ([]string, error) {
+	records, err := b.kv.List(TableTokenKeys)
 	if err != nil {
 		return nil, err
 	}
-	conf := m.raft.Committed()
+	conf := b.raft.Committed()
 	if len(conf.Servers) == 0 {
 		return nil, nil
 	}
@@ -127,8 +127,8 @@ func (m *Manager) staleTokenKeys() ([]string, error) {
 		if _, member := conf.Find(proto.NodeID(id)); member {
 			continue
 		}
-		raw, _ := m.kv.Get(TableRemoved, id)
-		if !readRemoval(raw).TokensUntil.After(m.opt.Now()) {
+		raw, _ := b.kv.Get(TableRemoved, id)
+		if !readRemoval(raw).TokensUntil.After(b.opt.Now()) {
 			stale = append(stale, id)
 		}
 	}

@@ -370,14 +370,13 @@ func TestSameTokenKey(t *testing.T) {
 
 // TestKeepTokensParameter: what the admin API takes.
 func TestKeepTokensParameter(t *testing.T) {
-	m := &Manager{opt: Options{TokenLifetime: time.Hour}}
 	for in, want := range map[string]uint64{"": 0, "false": 0, "true": 3600, "0": 0, "86400": 86400, "4294967296": 1 << 32} {
-		if got, err := m.keepTokens(in); err != nil || got != want {
+		if got, err := keepTokens(in, time.Hour); err != nil || got != want {
 			t.Errorf("%q: %d %v, want %d", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"24h", "-1", "4294967297", "99999999999999999999", "yes"} {
-		if got, err := m.keepTokens(in); err == nil || !strings.Contains(err.Error(), "must be true, false, or") {
+		if got, err := keepTokens(in, time.Hour); err == nil || !strings.Contains(err.Error(), "must be true, false, or") {
 			t.Errorf("%q: %d %v", in, got, err)
 		}
 	}
