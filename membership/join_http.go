@@ -43,9 +43,9 @@ const joinBodyWithin = 2 * time.Second
 // JoinHandler serves JoinPath: it exchanges a valid join token for the cluster
 // secret. It needs no client certificate and must be reachable without
 // authentication, but only through TLS with this node's serving certificate.
-func (m *Manager) JoinHandler() http.Handler {
+func (j *joinTokens) JoinHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit := 5 * m.opt.CallTimeout
+		limit := 5 * j.opt.CallTimeout
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		// Nobody is known here: a body that does not come must not hold the connection,
@@ -56,14 +56,14 @@ func (m *Manager) JoinHandler() http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		var grant joinGrant
-		req, err := m.readJoin(r)
+		req, err := j.readJoin(r)
 		if err == nil {
 			// The body is here. That the connection's time is over would end ctx, during the write.
 			_ = connection.SetReadDeadline(time.Now().Add(limit))
-			grant, err = m.serveJoin(ctx, r, req)
+			grant, err = j.serveJoin(ctx, r, req)
 		}
 		if err != nil {
-			m.refusals.Warn(m.log, "join token refused", "from", r.RemoteAddr, "err", err)
+			j.refusals.Warn(j.log, "join token refused", "from", r.RemoteAddr, "err", err)
 			answer(w, nil, err)
 			return
 		}
@@ -72,13 +72,13 @@ func (m *Manager) JoinHandler() http.Handler {
 }
 
 // readJoin reads a request for a join, if this node can serve one.
-func (m *Manager) readJoin(r *http.Request) (req joinBody, err error) {
+func (j *joinTokens) readJoin(r *http.Request) (req joinBody, err error) {
 	switch {
 	case r.Method != http.MethodPost:
 		return req, fmt.Errorf("%w: POST is needed", ErrBadRequest)
 	case r.TLS == nil || r.TLS.Version < tls.VersionTLS12:
 		return req, fmt.Errorf("%w: TLS is needed", ErrBadRequest)
-	case m.opt.Certificates == nil || m.id.Cluster() == "":
+	case j.opt.Certificates == nil || j.id.Cluster() == "":
 		return req, ErrNoLeader
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxJoinBody+1))
@@ -89,27 +89,27 @@ func (m *Manager) readJoin(r *http.Request) (req joinBody, err error) {
 	return req, err
 }
 
-func (m *Manager) serveJoin(ctx context.Context, r *http.Request, req joinBody) (joinGrant, error) {
+func (j *joinTokens) serveJoin(ctx context.Context, r *http.Request, req joinBody) (joinGrant, error) {
 	// Anyone who has no token cannot keep one who has from using it: the two have buckets of
 	// their own. To look at a token costs less than the handshake before; to use one, a write.
-	if err := m.tryToken(req); err != nil {
-		if errors.Is(err, ErrToken) && !m.wrong.take() {
+	if err := j.tryToken(req); err != nil {
+		if errors.Is(err, ErrToken) && !j.wrong.take() {
 			return joinGrant{}, errBusy
 		}
 		return joinGrant{}, err
 	}
-	if !m.joins.take() {
+	if !j.joins.take() {
 		return joinGrant{}, errBusy
 	}
-	if err := m.useToken(ctx, req.TokenID, req.Secret, req.Node); err != nil {
+	if err := j.useToken(ctx, req.TokenID, req.Secret, req.Node); err != nil {
 		return joinGrant{}, err
 	}
-	m.log.Info("join token used", "token", req.TokenID, "node", req.Node, "from", r.RemoteAddr)
-	g := joinGrant{ClusterID: m.id.Cluster()}
-	for _, s := range m.opt.Certificates.Secrets() {
+	j.log.Info("join token used", "token", req.TokenID, "node", req.Node, "from", r.RemoteAddr)
+	g := joinGrant{ClusterID: j.id.Cluster()}
+	for _, s := range j.opt.Certificates.Secrets() {
 		g.Secrets = append(g.Secrets, s.Reveal())
 	}
-	conf, err := m.raft.Members()
+	conf, err := j.raft.Members()
 	for _, s := range conf.Servers {
 		g.Peers = append(g.Peers, s.Address)
 	}
@@ -117,11 +117,11 @@ func (m *Manager) serveJoin(ctx context.Context, r *http.Request, req joinBody) 
 }
 
 // tryToken looks at a token without using it.
-func (m *Manager) tryToken(req joinBody) error {
+func (j *joinTokens) tryToken(req joinBody) error {
 	if !isHex(req.TokenID, tokenIDBytes) || len(req.Node) > 128 {
 		return ErrToken
 	}
-	_, err := m.checkToken(req.TokenID, req.Secret)
+	_, err := j.checkToken(req.TokenID, req.Secret)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -114,18 +113,17 @@ type base struct {
 type Manager struct {
 	proto.UnimplementedMembershipServer
 	*base
+	*joinTokens
 
-	discovered   *discoveredPeers
-	health       health
-	callers      callers // since the leader has last asked who is alive
-	transfers    transferGuard
-	changing     chan struct{}     // holds one token: one change at a time
-	joins, wrong bucket            // uses of join tokens, and tries with what is none
-	refusals     *loglimit.Limiter // log lines about those
-	tokenKey     *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
-	divergences  atomic.Int64
-	quorum       *quorumWatch
-	differs      chan evidence // that this node's state is wrong
+	discovered  *discoveredPeers
+	health      health
+	callers     callers // since the leader has last asked who is alive
+	transfers   transferGuard
+	changing    chan struct{}    // holds one token: one change at a time
+	tokenKey    *ecdsa.PublicKey // signs service account tokens on this node; nil: it signs none
+	divergences atomic.Int64
+	quorum      *quorumWatch
+	differs     chan evidence // that this node's state is wrong
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -166,16 +164,14 @@ func New(opt Options) (*Manager, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	b := &base{
+		opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
+		formed: make(chan struct{}),
+	}
 	m := &Manager{
-		base: &base{
-			opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
-			formed: make(chan struct{}),
-		},
+		base: b, joinTokens: newJoinTokens(b),
 		changing: make(chan struct{}, 1),
 		differs:  make(chan evidence, 1),
-		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
-		wrong:    bucket{rate: 20, burst: 50, now: opt.Now},
-		refusals: loglimit.New(time.Second),
 		quorum:   newQuorumWatch(),
 	}
 	if c := opt.Certificates; c != nil && c.TokenKey() != nil {

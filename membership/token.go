@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/internal/loglimit"
 )
 
 const (
@@ -98,12 +100,26 @@ func (r tokenRecord) madeUnder(pins []string) bool {
 	return true
 }
 
+// joinTokens makes the tokens by which nodes join, and exchanges them for the cluster secret.
+type joinTokens struct {
+	*base
+	joins, wrong bucket            // uses of tokens, and tries with what is none
+	refusals     *loglimit.Limiter // log lines about those
+}
+
+func newJoinTokens(b *base) *joinTokens {
+	return &joinTokens{
+		base: b, refusals: loglimit.New(time.Second),
+		joins: bucket{rate: 20, burst: 50, now: b.opt.Now}, wrong: bucket{rate: 20, burst: 50, now: b.opt.Now},
+	}
+}
+
 // pins are those of this node's secrets.
-func (b *base) pins() []string {
-	if b.opt.Certificates == nil {
+func (j *joinTokens) pins() []string {
+	if j.opt.Certificates == nil {
 		return nil
 	}
-	return b.opt.Certificates.Pins()
+	return j.opt.Certificates.Pins()
 }
 
 // hashToken needs no salt and no slow hash: the secret has 128 random bits.
@@ -114,12 +130,12 @@ func hashToken(id, secret string) string {
 
 // CreateToken makes a join token. ttl 0 means DefaultTokenTTL; uses 0 means any
 // number of nodes.
-func (m *Manager) CreateToken(ctx context.Context, ttl time.Duration, uses int, note string) (JoinToken, TokenInfo, error) {
+func (j *joinTokens) CreateToken(ctx context.Context, ttl time.Duration, uses int, note string) (JoinToken, TokenInfo, error) {
 	if ttl == 0 {
 		ttl = DefaultTokenTTL
 	}
 	switch {
-	case m.opt.Certificates == nil:
+	case j.opt.Certificates == nil:
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: this node has no certificates of its own", ErrRefused)
 	case ttl < time.Second || ttl > MaxTokenTTL:
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: a token lives for 1 s to %v", ErrRefused, MaxTokenTTL)
@@ -128,17 +144,17 @@ func (m *Manager) CreateToken(ctx context.Context, ttl time.Duration, uses int, 
 	case len(note) > maxNoteBytes:
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: the note is longer than %d bytes", ErrRefused, maxNoteBytes)
 	}
-	if err := m.pruneTokens(ctx); err != nil {
+	if err := j.pruneTokens(ctx); err != nil {
 		return JoinToken{}, TokenInfo{}, err
 	}
 	b := make([]byte, tokenIDBytes+tokenSecretBytes)
 	rand.Read(b)
-	t := JoinToken{Pin: m.opt.Certificates.Pin(), ID: hex.EncodeToString(b[:tokenIDBytes]), Secret: hex.EncodeToString(b[tokenIDBytes:])}
-	now := m.opt.Now().UTC().Truncate(time.Second)
-	r := tokenRecord{Hash: hashToken(t.ID, t.Secret), Created: now, Expires: now.Add(ttl), Uses: uses, Note: note, Pins: m.pins()}
+	t := JoinToken{Pin: j.opt.Certificates.Pin(), ID: hex.EncodeToString(b[:tokenIDBytes]), Secret: hex.EncodeToString(b[tokenIDBytes:])}
+	now := j.opt.Now().UTC().Truncate(time.Second)
+	r := tokenRecord{Hash: hashToken(t.ID, t.Secret), Created: now, Expires: now.Add(ttl), Uses: uses, Note: note, Pins: j.pins()}
 	data, err := json.Marshal(r)
 	if err == nil {
-		err = m.kv.Put(ctx, TableTokens, t.ID, data, true)
+		err = j.kv.Put(ctx, TableTokens, t.ID, data, true)
 	}
 	if err != nil {
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("create token: %w", err)
@@ -147,8 +163,8 @@ func (m *Manager) CreateToken(ctx context.Context, ttl time.Duration, uses int, 
 }
 
 // pruneTokens deletes expired tokens, and refuses when too many are left.
-func (m *Manager) pruneTokens(ctx context.Context) error {
-	tokens, err := m.Tokens()
+func (j *joinTokens) pruneTokens(ctx context.Context) error {
+	tokens, err := j.Tokens()
 	if err != nil {
 		return err
 	}
@@ -156,7 +172,7 @@ func (m *Manager) pruneTokens(ctx context.Context) error {
 	for _, t := range tokens {
 		if t.State != TokenExpired {
 			n++
-		} else if err := m.DeleteToken(ctx, t.ID); err != nil && !errors.Is(err, ErrNotFound) {
+		} else if err := j.DeleteToken(ctx, t.ID); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
 	}
@@ -167,12 +183,12 @@ func (m *Manager) pruneTokens(ctx context.Context) error {
 }
 
 // Tokens lists the join tokens in this node's state, by id.
-func (m *Manager) Tokens() ([]TokenInfo, error) {
-	raw, err := m.kv.List(TableTokens)
+func (j *joinTokens) Tokens() ([]TokenInfo, error) {
+	raw, err := j.kv.List(TableTokens)
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
-	uses, err := m.kv.List(TableTokenUses)
+	uses, err := j.kv.List(TableTokenUses)
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
@@ -185,8 +201,8 @@ func (m *Manager) Tokens() ([]TokenInfo, error) {
 	for id, v := range raw {
 		var r tokenRecord
 		if json.Unmarshal(v, &r) == nil {
-			i := r.info(id, used[id], m.opt.Now())
-			if !r.madeUnder(m.pins()) {
+			i := r.info(id, used[id], j.opt.Now())
+			if !r.madeUnder(j.pins()) {
 				i.State = TokenExpired
 			}
 			out = append(out, i)
@@ -209,20 +225,20 @@ func (r tokenRecord) info(id string, used int, now time.Time) TokenInfo {
 
 // DeleteToken deletes a join token by its id. It fails with ErrNotFound when
 // there is none.
-func (m *Manager) DeleteToken(ctx context.Context, id string) error {
-	if _, ok := m.kv.Get(TableTokens, id); !ok {
+func (j *joinTokens) DeleteToken(ctx context.Context, id string) error {
+	if _, ok := j.kv.Get(TableTokens, id); !ok {
 		return fmt.Errorf("token %.20q: %w", id, ErrNotFound)
 	}
-	if err := m.kv.Delete(ctx, TableTokens, id); err != nil {
+	if err := j.kv.Delete(ctx, TableTokens, id); err != nil {
 		return fmt.Errorf("delete token: %w", err)
 	}
-	uses, err := m.kv.List(TableTokenUses)
+	uses, err := j.kv.List(TableTokenUses)
 	if err != nil {
 		return fmt.Errorf("delete token: %w", err)
 	}
 	for key := range uses {
 		if strings.HasPrefix(key, id+"/") {
-			if err := m.kv.Delete(ctx, TableTokenUses, key); err != nil {
+			if err := j.kv.Delete(ctx, TableTokenUses, key); err != nil {
 				return fmt.Errorf("delete token: %w", err)
 			}
 		}
@@ -231,15 +247,15 @@ func (m *Manager) DeleteToken(ctx context.Context, id string) error {
 }
 
 // checkToken returns the record of a token if it is valid now.
-func (m *Manager) checkToken(id, secret string) (tokenRecord, error) {
+func (j *joinTokens) checkToken(id, secret string) (tokenRecord, error) {
 	var r tokenRecord
-	raw, ok := m.kv.Get(TableTokens, id)
+	raw, ok := j.kv.Get(TableTokens, id)
 	if ok && json.Unmarshal(raw, &r) != nil {
 		ok = false
 	}
 	// The same work for an unknown id as for a wrong secret.
 	same := subtle.ConstantTimeCompare([]byte(hashToken(id, secret)), []byte(r.Hash)) == 1
-	if !ok || !same || !m.opt.Now().Before(r.Expires) || !r.madeUnder(m.pins()) {
+	if !ok || !same || !j.opt.Now().Before(r.Expires) || !r.madeUnder(j.pins()) {
 		return tokenRecord{}, ErrToken
 	}
 	return r, nil
@@ -247,12 +263,12 @@ func (m *Manager) checkToken(id, secret string) (tokenRecord, error) {
 
 // useToken checks a token and counts the use. Two nodes cannot count the same
 // one: a use is a key of its own, and the log decides who wrote it first.
-func (m *Manager) useToken(ctx context.Context, id, secret string, by string) error {
-	r, err := m.checkToken(id, secret)
+func (j *joinTokens) useToken(ctx context.Context, id, secret string, by string) error {
+	r, err := j.checkToken(id, secret)
 	if err != nil {
 		return err
 	}
-	word, err := json.Marshal(map[string]any{"by": by, "at": m.opt.Now().UTC()})
+	word, err := json.Marshal(map[string]any{"by": by, "at": j.opt.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -262,10 +278,10 @@ func (m *Manager) useToken(ctx context.Context, id, secret string, by string) er
 	}
 	for n := range limit {
 		key := id + "/" + strconv.Itoa(n)
-		if _, taken := m.kv.Get(TableTokenUses, key); taken {
+		if _, taken := j.kv.Get(TableTokenUses, key); taken {
 			continue
 		}
-		err := m.kv.Put(ctx, TableTokenUses, key, word, true)
+		err := j.kv.Put(ctx, TableTokenUses, key, word, true)
 		if errors.Is(err, ErrExists) {
 			continue
 		}
@@ -274,8 +290,8 @@ func (m *Manager) useToken(ctx context.Context, id, secret string, by string) er
 		}
 		// This node's state now includes all that was committed before the use:
 		// a deletion, for instance.
-		if _, err := m.checkToken(id, secret); err != nil {
-			return errors.Join(err, m.kv.Delete(ctx, TableTokenUses, key))
+		if _, err := j.checkToken(id, secret); err != nil {
+			return errors.Join(err, j.kv.Delete(ctx, TableTokenUses, key))
 		}
 		return nil
 	}
