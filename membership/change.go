@@ -25,22 +25,32 @@ const (
 	changePause    = 100 * time.Millisecond
 )
 
+// changes carries out changes of the members: at the leader, and from any other node there. One at a
+// time is decided, on what the leader knows of the members then.
+type changes struct {
+	*base
+	quorum    *quorumWatch
+	changing  chan struct{} // holds one token: one change at a time
+	health    health
+	transfers transferGuard
+}
+
 // lockChanges waits until no other change is under way on this node.
-func (m *Manager) lockChanges(ctx context.Context) error {
+func (c *changes) lockChanges(ctx context.Context) error {
 	select {
-	case m.changing <- struct{}{}:
+	case c.changing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("another membership change is under way: %w", context.Cause(ctx))
 	}
 }
 
-func (m *Manager) unlockChanges() { <-m.changing }
+func (c *changes) unlockChanges() { <-c.changing }
 
 // change carries out a change wherever the leader is, and returns the members
 // after it. Every kind is idempotent, so a try whose outcome is unknown is
 // followed by another one.
-func (m *Manager) change(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
+func (c *changes) change(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
 	var err error
 	unknown := false
 	for attempt := range changeAttempts {
@@ -50,12 +60,12 @@ func (m *Manager) change(ctx context.Context, req *proto.ChangeRequest) ([]*prot
 			}
 		}
 		var members []*proto.Member
-		members, err = m.changeOnce(ctx, req)
+		members, err = c.changeOnce(ctx, req)
 		switch {
 		case err == nil:
 			return members, nil
 		case unknown && req.Kind == proto.ChangeKind_CHANGE_REMOVE && errors.Is(err, ErrNotFound):
-			_, members, err = m.members()
+			_, members, err = c.members()
 			return members, err // the earlier try has removed it
 		case errors.Is(err, errNotReached):
 			unknown = true
@@ -78,33 +88,33 @@ func outcome(err error, unknown bool) error {
 	return fmt.Errorf("%w; an earlier try got %w and may have been carried out", err, errNotReached)
 }
 
-func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
-	if m.raft.IsLeader() {
-		if err := m.lead(ctx, req); err != nil {
+func (c *changes) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
+	if c.raft.IsLeader() {
+		if err := c.lead(ctx, req); err != nil {
 			return nil, err
 		}
-		_, members, err := m.members()
+		_, members, err := c.members()
 		return members, err
 	}
 	if req.Hops >= maxHops {
-		return nil, fmt.Errorf("%s: %w", m.id.Name(), ErrNotLeader)
+		return nil, fmt.Errorf("%s: %w", c.id.Name(), ErrNotLeader)
 	}
-	id, address := m.raft.Leader()
-	if id == "" || id == m.id.ID() { // none, or elected but not ready
+	id, address := c.raft.Leader()
+	if id == "" || id == c.id.ID() { // none, or elected but not ready
 		return nil, ErrNoLeader
 	}
-	conn, err := m.peers.Conn(id, address)
+	conn, err := c.peers.Conn(id, address)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*c.opt.CallTimeout)
 	defer cancel()
 	resp, err := proto.NewMembershipClient(conn).Change(ctx, &proto.ChangeRequest{
 		Kind: req.Kind, Member: req.Member, Force: req.Force, Hops: req.Hops + 1, KeepTokensSeconds: req.KeepTokensSeconds,
 	})
 	if err != nil {
 		if err = fromStatus(err); errors.Is(err, ErrNotMember) {
-			err = fmt.Errorf("%s %w: it was removed", m.id.Name(), ErrNotMember) // by its name
+			err = fmt.Errorf("%s %w: it was removed", c.id.Name(), ErrNotMember) // by its name
 		}
 		return nil, err
 	}
@@ -112,27 +122,27 @@ func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*
 }
 
 // lead carries out a change on the leader.
-func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
+func (c *changes) lead(ctx context.Context, req *proto.ChangeRequest) error {
 	if req.Kind == proto.ChangeKind_CHANGE_ADD {
-		if err := m.checkReached(ctx, req.Member); err != nil {
+		if err := c.checkReached(ctx, req.Member); err != nil {
 			return err
 		}
 	}
-	if err := m.lockChanges(ctx); err != nil {
+	if err := c.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
+	defer c.unlockChanges()
 	if req.Kind == proto.ChangeKind_CHANGE_ADD {
-		return m.add(ctx, req.Member)
+		return c.add(ctx, req.Member)
 	}
-	f, err := m.survey(ctx)
+	f, err := c.survey(ctx)
 	if err != nil {
 		return err
 	}
 	if req.Kind == proto.ChangeKind_CHANGE_TRANSFER && req.Member.GetNodeId() == "" && req.Member.GetName() == "" {
-		return m.transferLocked(ctx, f, "", "")
+		return c.transferLocked(ctx, f, "", "")
 	}
-	_, members, err := m.members()
+	_, members, err := c.members()
 	if err != nil {
 		return err
 	}
@@ -150,16 +160,16 @@ func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
 	}
 	switch req.Kind {
 	case proto.ChangeKind_CHANGE_TRANSFER:
-		return m.transferLocked(ctx, f, target.ID, "")
+		return c.transferLocked(ctx, f, target.ID, "")
 	case proto.ChangeKind_CHANGE_PROMOTE:
-		return m.promote(ctx, f, target, req.Force)
+		return c.promote(ctx, f, target, req.Force)
 	case proto.ChangeKind_CHANGE_DEMOTE:
-		return m.demote(ctx, f, target, req.Force)
+		return c.demote(ctx, f, target, req.Force)
 	case proto.ChangeKind_CHANGE_REMOVE:
 		if req.KeepTokensSeconds > maxKeepTokensSeconds {
 			return fmt.Errorf("%w: remove %s: tokens may be kept for %d seconds at most", ErrRefused, target.ID, maxKeepTokensSeconds)
 		}
-		return m.remove(ctx, f, target, p.Name, req.Force, time.Duration(req.KeepTokensSeconds)*time.Second)
+		return c.remove(ctx, f, target, p.Name, req.Force, time.Duration(req.KeepTokensSeconds)*time.Second)
 	}
 	return fmt.Errorf("%w: unknown kind of change %d", ErrRefused, req.Kind)
 }
@@ -167,28 +177,28 @@ func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
 // checkReached refuses a new node that is not where it says that it is. As a member it would stay for good: nobody could
 // reach it, and while it does not answer no feature version rises. It is called before the lock of changes, which would keep
 // all others waiting for an answer that does not come. What add refuses by itself is left to it.
-func (m *Manager) checkReached(ctx context.Context, p *proto.Member) error {
+func (c *changes) checkReached(ctx context.Context, p *proto.Member) error {
 	id := proto.NodeID(p.GetNodeId())
 	if checkMember(p) != nil || p.PeerAddress == "" {
 		return nil
 	}
-	conf, err := m.raft.Members()
+	conf, err := c.raft.Members()
 	if err != nil {
 		return err
 	}
 	_, member := conf.Find(id)
 	_, taken := duplicateAddress(conf, id, p.PeerAddress)
-	_, gone := m.kv.Get(TableRemoved, p.NodeId)
-	cluster, _ := m.raft.Features()
-	if member || taken || gone || p.FeatureVersion < cluster || m.isAt(ctx, id, p.PeerAddress, 2*m.opt.CallTimeout) {
+	_, gone := c.kv.Get(TableRemoved, p.NodeId)
+	cluster, _ := c.raft.Features()
+	if member || taken || gone || p.FeatureVersion < cluster || c.isAt(ctx, id, p.PeerAddress, 2*c.opt.CallTimeout) {
 		return nil
 	}
 	return fmt.Errorf("%w: add %s: %s does not reach it at %s, where it says that it is: its --peer-advertise-address must be one that all members reach",
-		ErrRefused, cmp.Or(p.Name, p.NodeId), m.id.Name(), p.PeerAddress)
+		ErrRefused, cmp.Or(p.Name, p.NodeId), c.id.Name(), p.PeerAddress)
 }
 
 // add lets a node in without a vote, or takes note of a member's new address.
-func (m *Manager) add(ctx context.Context, p *proto.Member) error {
+func (c *changes) add(ctx context.Context, p *proto.Member) error {
 	if err := checkMember(p); err != nil {
 		return fmt.Errorf("%w: add: %w", ErrRefused, err)
 	}
@@ -196,54 +206,54 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 		return fmt.Errorf("%w: add %s: no peer address", ErrRefused, p.NodeId)
 	}
 	id := proto.NodeID(p.NodeId)
-	if _, gone := m.kv.Get(TableRemoved, p.NodeId); gone {
+	if _, gone := c.kv.Get(TableRemoved, p.NodeId); gone {
 		return fmt.Errorf("add %s: %w", id, ErrRemoved)
 	}
-	conf, err := m.raft.Members()
+	conf, err := c.raft.Members()
 	if err != nil {
 		return err
 	}
 	old, member := conf.Find(id)
 	address := p.PeerAddress
 	if other, ok := duplicateAddress(conf, id, address); ok {
-		if !member || !m.isAt(ctx, id, address, m.opt.CallTimeout) {
+		if !member || !c.isAt(ctx, id, address, c.opt.CallTimeout) {
 			return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, address, other)
 		}
 		address = alias(address)
 	}
-	if cluster, _ := m.raft.Features(); !member && p.FeatureVersion < cluster {
+	if cluster, _ := c.raft.Features(); !member && p.FeatureVersion < cluster {
 		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, p.FeatureVersion, cluster, ErrTooOld)
 	}
 	switch {
 	case member && old.Address == address:
 		return nil
 	case member && old.Voter:
-		err = m.raft.AddVoter(ctx, id, address, conf.Index)
+		err = c.raft.AddVoter(ctx, id, address, conf.Index)
 	default:
-		err = m.raft.AddNonvoter(ctx, id, address, conf.Index)
+		err = c.raft.AddNonvoter(ctx, id, address, conf.Index)
 	}
 	if err != nil {
 		return fmt.Errorf("add %s: %w", id, err)
 	}
-	m.log.Info("member added", "node", id, "name", p.Name, "address", address, "moved", member)
+	c.log.Info("member added", "node", id, "name", p.Name, "address", address, "moved", member)
 	return nil
 }
 
 // isAt says whether a member is at an address, proven by its certificate within a time.
-func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string, within time.Duration) bool {
+func (c *changes) isAt(ctx context.Context, id proto.NodeID, address string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	defer m.peers.ForgetAddress(address)
+	defer c.peers.ForgetAddress(address)
 	// By its id the member would be asked where it is now.
-	conn, err := m.peers.Conn("", address)
+	conn, err := c.peers.Conn("", address)
 	if err == nil {
 		var there peer.Peer
-		if _, err = proto.NewMembershipClient(conn).Hello(ctx, &proto.HelloRequest{Self: m.self(), ClusterId: string(m.id.Cluster())}, grpc.Peer(&there)); err == nil {
-			is, proven := m.opt.Caller(peer.NewContext(ctx, &there))
+		if _, err = proto.NewMembershipClient(conn).Hello(ctx, &proto.HelloRequest{Self: c.self(), ClusterId: string(c.id.Cluster())}, grpc.Peer(&there)); err == nil {
+			is, proven := c.opt.Caller(peer.NewContext(ctx, &there))
 			return proven && is == id
 		}
 	}
-	m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "err", err)
+	c.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "err", err)
 	return false
 }
 
@@ -263,31 +273,31 @@ func alias(address string) string {
 	return net.JoinHostPort(host, "0"+port)
 }
 
-func (m *Manager) promote(ctx context.Context, f facts, target Server, force bool) error {
+func (c *changes) promote(ctx context.Context, f facts, target Server, force bool) error {
 	if err := guard(proto.ChangeKind_CHANGE_PROMOTE, target, f, force); err != nil && !target.Voter {
 		return err
 	}
-	if err := m.kv.Delete(ctx, TableSuffrage, string(target.ID)); err != nil {
+	if err := c.kv.Delete(ctx, TableSuffrage, string(target.ID)); err != nil {
 		return fmt.Errorf("promote %s: %w", target.ID, err)
 	}
 	if target.Voter {
 		return nil
 	}
-	if err := m.raft.AddVoter(ctx, target.ID, target.Address, f.conf.Index); err != nil {
+	if err := c.raft.AddVoter(ctx, target.ID, target.Address, f.conf.Index); err != nil {
 		return fmt.Errorf("promote %s: %w", target.ID, err)
 	}
-	m.log.Info("member promoted", "node", target.ID)
+	c.log.Info("member promoted", "node", target.ID)
 	return nil
 }
 
-func (m *Manager) demote(ctx context.Context, f facts, target Server, force bool) error {
+func (c *changes) demote(ctx context.Context, f facts, target Server, force bool) error {
 	if err := guard(proto.ChangeKind_CHANGE_DEMOTE, target, f, force); err != nil {
 		return err
 	}
 	// The operator's word first: autopilot would promote it again otherwise.
-	word, err := json.Marshal(map[string]any{"vote": false, "since": m.opt.Now().UTC()})
+	word, err := json.Marshal(map[string]any{"vote": false, "since": c.opt.Now().UTC()})
 	if err == nil {
-		err = m.kv.Put(ctx, TableSuffrage, string(target.ID), word, false)
+		err = c.kv.Put(ctx, TableSuffrage, string(target.ID), word, false)
 	}
 	if err != nil {
 		return fmt.Errorf("demote %s: %w", target.ID, err)
@@ -295,37 +305,37 @@ func (m *Manager) demote(ctx context.Context, f facts, target Server, force bool
 	if !target.Voter {
 		return nil
 	}
-	if err := m.handOver(ctx, f, target); err != nil {
+	if err := c.handOver(ctx, f, target); err != nil {
 		return err
 	}
-	if err := m.raft.DemoteVoter(ctx, target.ID, f.conf.Index); err != nil {
+	if err := c.raft.DemoteVoter(ctx, target.ID, f.conf.Index); err != nil {
 		return fmt.Errorf("demote %s: %w", target.ID, err)
 	}
-	m.log.Info("member demoted", "node", target.ID)
+	c.log.Info("member demoted", "node", target.ID)
 	return nil
 }
 
 // remove takes a member out of the cluster. The service account tokens that it has signed
 // end with that, or after keep.
-func (m *Manager) remove(ctx context.Context, f facts, target Server, name string, force bool, keep time.Duration) error {
+func (c *changes) remove(ctx context.Context, f facts, target Server, name string, force bool, keep time.Duration) error {
 	if err := guard(proto.ChangeKind_CHANGE_REMOVE, target, f, force); err != nil {
 		return err
 	}
-	if others := m.sameTokenKey(target.ID); len(others) > 0 && keep == 0 && !force {
+	if others := c.sameTokenKey(target.ID); len(others) > 0 && keep == 0 && !force {
 		for i, id := range others {
 			others[i] = f.name(proto.NodeID(id))
 		}
 		return fmt.Errorf("%w: remove %s: it signs service account tokens with the same key as %s, so they would not end, and who has its disk could sign more. First stop %s, remove pki/token.key in its data directory, and start it: it makes a key of its own",
 			ErrRefused, f.name(target.ID), strings.Join(others, ", "), others[0])
 	}
-	if err := m.handOver(ctx, f, target); err != nil {
+	if err := c.handOver(ctx, f, target); err != nil {
 		return err
 	}
-	if err := m.raft.RemoveServer(ctx, target.ID, f.conf.Index); err != nil {
+	if err := c.raft.RemoveServer(ctx, target.ID, f.conf.Index); err != nil {
 		return fmt.Errorf("remove %s: %w", target.ID, err)
 	}
-	m.log.Info("member removed", "node", target.ID, "name", name, "itsTokensAreKeptFor", keep)
-	if err := m.record(ctx, target.ID, m.removalOf(name, target.Address, keep)); err != nil {
+	c.log.Info("member removed", "node", target.ID, "name", name, "itsTokensAreKeptFor", keep)
+	if err := c.record(ctx, target.ID, c.removalOf(name, target.Address, keep)); err != nil {
 		return fmt.Errorf("remove %s: it is out of the configuration; that its certificates and tokens count no more is not written yet, and the leader goes on trying: %w", target.ID, err)
 	}
 	return nil
@@ -333,11 +343,11 @@ func (m *Manager) remove(ctx context.Context, f facts, target Server, name strin
 
 // handOver transfers leadership before this leader is demoted or removed, and
 // sends the caller to the new one.
-func (m *Manager) handOver(ctx context.Context, f facts, target Server) error {
-	if target.ID != m.id.ID() {
+func (c *changes) handOver(ctx context.Context, f facts, target Server) error {
+	if target.ID != c.id.ID() {
 		return nil
 	}
-	if err := m.transferLocked(ctx, f, "", ""); err != nil {
+	if err := c.transferLocked(ctx, f, "", ""); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: leadership was transferred first; try again", ErrNotLeader)

@@ -18,32 +18,32 @@ type health struct {
 }
 
 // survey asks every member for its status and returns the facts for a decision.
-func (m *Manager) survey(ctx context.Context) (facts, error) {
-	conf, err := m.raft.Members()
+func (c *changes) survey(ctx context.Context) (facts, error) {
+	conf, err := c.raft.Members()
 	if err != nil {
 		return facts{}, err
 	}
-	own := m.raft.Status(ctx) // before the questions, so a lag can only be too large
-	answers := m.askAll(ctx, conf.Servers)
-	now := m.opt.Now()
+	own := c.raft.Status(ctx) // before the questions, so a lag can only be too large
+	answers := c.askAll(ctx, conf.Servers)
+	now := c.opt.Now()
 
-	m.health.mu.Lock()
-	defer m.health.mu.Unlock()
-	if m.health.term != own.Term {
-		m.health.term, m.health.probes = own.Term, nil
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	if c.health.term != own.Term {
+		c.health.term, c.health.probes = own.Term, nil
 	}
 	next := make(map[proto.NodeID]probe, len(answers))
 	for id, a := range answers {
 		p := a.probe(own)
-		if p.caughtUp(m.opt.Limits) == "" {
+		if p.caughtUp(c.opt.Limits) == "" {
 			p.since = now
-			if old := m.health.probes[id]; !old.since.IsZero() {
+			if old := c.health.probes[id]; !old.since.IsZero() {
 				p.since = old.since
 			}
 		}
 		next[id] = p
 	}
-	m.health.probes = next
+	c.health.probes = next
 	voters, missing := 0, 0
 	for _, s := range conf.Servers {
 		if s.Voter {
@@ -54,9 +54,9 @@ func (m *Manager) survey(ctx context.Context) (facts, error) {
 		}
 	}
 	if 2*missing >= voters && missing > 0 {
-		m.quorum.suspect() // who is missing is known when the lease ends, and writes fail
+		c.quorum.suspect() // who is missing is known when the lease ends, and writes fail
 	}
-	return facts{self: m.id.ID(), conf: conf, health: maps.Clone(next), limits: m.opt.Limits, now: now, names: m.names()}, nil
+	return facts{self: c.id.ID(), conf: conf, health: maps.Clone(next), limits: c.opt.Limits, now: now, names: c.names()}, nil
 }
 
 // names are the members' names, as far as they are known.
@@ -88,10 +88,10 @@ func (b *base) NameOf(idOrAddress string) string {
 }
 
 // resetHealth forgets everything: this node does not lead.
-func (m *Manager) resetHealth() {
-	m.health.mu.Lock()
-	defer m.health.mu.Unlock()
-	m.health.probes = nil
+func (c *changes) resetHealth() {
+	c.health.mu.Lock()
+	defer c.health.mu.Unlock()
+	c.health.probes = nil
 }
 
 // statusAnswer is a member's answer to Status, or the error.

@@ -114,15 +114,12 @@ type Manager struct {
 	proto.UnimplementedMembershipServer
 	*base
 	*joinTokens
+	*changes
 
 	discovered  *discoveredPeers
-	health      health
-	callers     callers // since the leader has last asked who is alive
-	transfers   transferGuard
-	changing    chan struct{}    // holds one token: one change at a time
+	callers     callers          // since the leader has last asked who is alive
 	tokenKey    *ecdsa.PublicKey // signs service account tokens on this node; nil: it signs none
 	divergences atomic.Int64
-	quorum      *quorumWatch
 	differs     chan evidence // that this node's state is wrong
 }
 
@@ -170,9 +167,8 @@ func New(opt Options) (*Manager, error) {
 	}
 	m := &Manager{
 		base: b, joinTokens: newJoinTokens(b),
-		changing: make(chan struct{}, 1),
-		differs:  make(chan evidence, 1),
-		quorum:   newQuorumWatch(),
+		changes: &changes{base: b, quorum: newQuorumWatch(), changing: make(chan struct{}, 1)},
+		differs: make(chan evidence, 1),
 	}
 	if c := opt.Certificates; c != nil && c.TokenKey() != nil {
 		m.tokenKey = &c.TokenKey().PublicKey

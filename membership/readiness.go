@@ -51,10 +51,10 @@ func (st *ClusterStatus) othersHaveRoom() bool {
 
 // Remove removes a member by its id as the admin API does without force: a leader hands over first. Errors: ErrRefused, if that would
 // endanger the cluster. Of one that is no member it is none.
-func (m *Manager) Remove(ctx context.Context, id proto.NodeID) error {
+func (c *changes) Remove(ctx context.Context, id proto.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, maxChangeTime)
 	defer cancel()
-	_, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_REMOVE, Member: &proto.Member{NodeId: string(id)}})
+	_, err := c.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_REMOVE, Member: &proto.Member{NodeId: string(id)}})
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

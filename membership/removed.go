@@ -57,20 +57,20 @@ func (b *base) followRemovals(ctx context.Context) {
 
 // record says that a member was removed, and forgets what there was about it. The caller
 // holds the changes.
-func (m *Manager) record(ctx context.Context, id proto.NodeID, r removalRecord) error {
+func (c *changes) record(ctx context.Context, id proto.NodeID, r removalRecord) error {
 	word, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	// If the first fails the others are kept: they are how finishRemovals knows.
-	if err := m.kv.Put(ctx, TableRemoved, string(id), word, false); err != nil {
+	if err := c.kv.Put(ctx, TableRemoved, string(id), word, false); err != nil {
 		return err
 	}
 	return errors.Join(
-		m.kv.Delete(ctx, TableSuffrage, string(id)),
-		m.kv.Delete(ctx, TableDiverged, string(id)),
-		m.kv.Delete(ctx, TableMembers, string(id)),
-		m.dropTokenKeys(ctx),
+		c.kv.Delete(ctx, TableSuffrage, string(id)),
+		c.kv.Delete(ctx, TableDiverged, string(id)),
+		c.kv.Delete(ctx, TableMembers, string(id)),
+		c.dropTokenKeys(ctx),
 	)
 }
 

@@ -136,24 +136,24 @@ func (b *base) staleTokenKeys() ([]string, error) {
 }
 
 // dropTokenKeys deletes what staleTokenKeys finds. The caller holds the changes.
-func (m *Manager) dropTokenKeys(ctx context.Context) error {
-	stale, err := m.staleTokenKeys()
+func (c *changes) dropTokenKeys(ctx context.Context) error {
+	stale, err := c.staleTokenKeys()
 	if err != nil {
 		return err
 	}
 	for _, id := range stale {
-		if err := m.kv.Delete(ctx, TableTokenKeys, id); err != nil {
+		if err := c.kv.Delete(ctx, TableTokenKeys, id); err != nil {
 			return fmt.Errorf("drop the token key of %s: %w", id, err)
 		}
-		m.log.Info("the token key of a node that is no member is dropped", "node", id)
+		c.log.Info("the token key of a node that is no member is dropped", "node", id)
 	}
 	return nil
 }
 
 // removalOf is the record of a removal that keeps the tokens of the node for a time, or ends
 // them.
-func (m *Manager) removalOf(name, address string, keep time.Duration) removalRecord {
-	r := removalRecord{Name: name, Address: address, At: m.opt.Now().UTC()}
+func (c *changes) removalOf(name, address string, keep time.Duration) removalRecord {
+	r := removalRecord{Name: name, Address: address, At: c.opt.Now().UTC()}
 	if keep > 0 {
 		r.TokensUntil = r.At.Add(keep)
 	}

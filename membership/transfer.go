@@ -47,8 +47,8 @@ func (g *transferGuard) fail(term uint64, id proto.NodeID, last uint64) {
 // Transfer hands leadership to a caught-up voter: the one with the id or name
 // to, or the most caught-up one if to is empty. Any member forwards it. It returns
 // when the transfer was accepted, with ErrRefused when no voter is fit.
-func (m *Manager) Transfer(ctx context.Context, to string) error {
-	_, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_TRANSFER, Member: &proto.Member{NodeId: to}})
+func (c *changes) Transfer(ctx context.Context, to string) error {
+	_, err := c.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_TRANSFER, Member: &proto.Member{NodeId: to}})
 	return err
 }
 
@@ -59,49 +59,49 @@ const stepDownShare = 3
 // StepDown hands leadership to the best live voter before an orderly stop. It
 // does nothing on a node that does not lead, or that is the only voter: then there
 // is nobody to lead. It takes no longer than ctx.
-func (m *Manager) StepDown(ctx context.Context) error {
-	if !m.raft.IsLeader() {
+func (c *changes) StepDown(ctx context.Context) error {
+	if !c.raft.IsLeader() {
 		return nil
 	}
-	conf, err := m.raft.Members()
+	conf, err := c.raft.Members()
 	if err != nil {
 		return fmt.Errorf("step down: %w", err)
 	}
-	if !slices.ContainsFunc(conf.Servers, func(s Server) bool { return s.Voter && s.ID != m.id.ID() }) {
+	if !slices.ContainsFunc(conf.Servers, func(s Server) bool { return s.Voter && s.ID != c.id.ID() }) {
 		return nil
 	}
-	if err := m.lockChanges(ctx); err != nil {
+	if err := c.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
+	defer c.unlockChanges()
 	ask, cancel := ctx, func() {}
 	if deadline, ok := ctx.Deadline(); ok {
 		ask, cancel = context.WithTimeout(ctx, time.Until(deadline)/stepDownShare)
 	}
-	f, err := m.survey(ask)
+	f, err := c.survey(ask)
 	cancel()
 	if err != nil {
 		return err
 	}
-	return m.transferLocked(ctx, f, "", "")
+	return c.transferLocked(ctx, f, "", "")
 }
 
 // transferLocked transfers to a node, or to the best one but except. The caller
 // holds the change lock.
-func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.NodeID) error {
-	if to == m.id.ID() {
+func (c *changes) transferLocked(ctx context.Context, f facts, to, except proto.NodeID) error {
+	if to == c.id.ID() {
 		return nil // it leads already
 	}
-	term := m.raft.Status(ctx).Term
+	term := c.raft.Status(ctx).Term
 	var best []Server
 	var why []string
 	for _, s := range f.conf.Servers {
-		if s.ID == m.id.ID() || s.ID == except || to != "" && s.ID != to || to == "" && !s.Voter {
+		if s.ID == c.id.ID() || s.ID == except || to != "" && s.ID != to || to == "" && !s.Voter {
 			continue
 		}
 		err := guard(proto.ChangeKind_CHANGE_TRANSFER, s, f, false)
 		if err == nil {
-			if stuck := m.transfers.check(term, s.ID, f.health[s.ID].last); stuck != "" {
+			if stuck := c.transfers.check(term, s.ID, f.health[s.ID].last); stuck != "" {
 				err = fmt.Errorf("%w: transfer leadership to %s: %s", ErrRefused, f.name(s.ID), stuck)
 			}
 		}
@@ -119,14 +119,14 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 	}
 	slices.SortStableFunc(best, func(a, b Server) int { return cmp.Compare(f.health[a.ID].behind, f.health[b.ID].behind) })
 	target := best[0]
-	if err := m.raft.TransferLeadership(ctx, target.ID); err != nil {
+	if err := c.raft.TransferLeadership(ctx, target.ID); err != nil {
 		if !errors.Is(err, ErrNotLeader) {
-			m.transfers.fail(term, target.ID, f.health[target.ID].last)
+			c.transfers.fail(term, target.ID, f.health[target.ID].last)
 		}
 		return fmt.Errorf("transfer leadership to %s: %w", target.ID, err)
 	}
-	m.log.Info("leadership transferred", "to", target.ID)
-	m.awaitLeader(ctx)
+	c.log.Info("leadership transferred", "to", target.ID)
+	c.awaitLeader(ctx)
 	return nil
 }
 
@@ -135,11 +135,11 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 const newLeaderWithin = 2 * time.Second
 
 // awaitLeader returns when this node knows another leader, or after a while.
-func (m *Manager) awaitLeader(ctx context.Context) {
+func (c *changes) awaitLeader(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, newLeaderWithin)
 	defer cancel()
 	for {
-		if id, _ := m.raft.Leader(); id != "" && id != m.id.ID() {
+		if id, _ := c.raft.Leader(); id != "" && id != c.id.ID() {
 			return
 		}
 		if sleep(ctx, 10*time.Millisecond, nil) != nil {
