@@ -10,51 +10,53 @@ import (
 
 // autopilot promotes, while this node leads, the non-voters that want a vote and have been
 // caught up for Limits.Stable, completes removals that were interrupted, and drops token keys
-// that verify nothing any more. Members without a vote that are gone are removed by removeSilent.
-func (m *Manager) autopilot(ctx context.Context) {
-	tick := min(m.opt.Tick, max(m.opt.Limits.Stable/4, firstTick))
+// that verify nothing any more. Members without a vote that are gone are removed by silenceWatch.
+type autopilot struct{ *changes }
+
+func (a autopilot) run(ctx context.Context) {
+	tick := min(a.opt.Tick, max(a.opt.Limits.Stable/4, firstTick))
 	for sleep(ctx, tick, nil) == nil {
-		if !m.raft.IsLeader() {
-			m.resetHealth()
+		if !a.raft.IsLeader() {
+			a.resetHealth()
 			continue
 		}
-		if err := errors.Join(m.finishRemovals(ctx), m.maintainTokenKeys(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
-			m.log.Warn("autopilot failed, retrying", "err", err)
+		if err := errors.Join(a.finishRemovals(ctx), a.maintainTokenKeys(ctx), a.promoteStable(ctx)); err != nil && ctx.Err() == nil {
+			a.log.Warn("autopilot failed, retrying", "err", err)
 		}
 	}
 }
 
 // promoteStable promotes at most one node.
-func (m *Manager) promoteStable(ctx context.Context) error {
-	conf, err := m.raft.Members()
+func (a autopilot) promoteStable(ctx context.Context) error {
+	conf, err := a.raft.Members()
 	if err != nil {
 		return err
 	}
 	waiting := false
 	for _, s := range conf.Servers {
-		waiting = waiting || !s.Voter && m.wantsVote(s.ID)
+		waiting = waiting || !s.Voter && a.wantsVote(s.ID)
 	}
 	if !waiting {
-		m.resetHealth() // nothing to watch: ask nobody
+		a.resetHealth() // nothing to watch: ask nobody
 		return nil
 	}
-	if err := m.lockChanges(ctx); err != nil {
+	if err := a.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
-	f, err := m.survey(ctx)
+	defer a.unlockChanges()
+	f, err := a.survey(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range f.conf.Servers {
-		if s.Voter || !m.wantsVote(s.ID) || !f.stable(s.ID) {
+		if s.Voter || !a.wantsVote(s.ID) || !f.stable(s.ID) {
 			continue
 		}
 		if err := guard(proto.ChangeKind_CHANGE_PROMOTE, s, f, false); err != nil {
-			m.log.Debug("autopilot does not promote yet", "reason", err)
+			a.log.Debug("autopilot does not promote yet", "reason", err)
 			continue
 		}
-		return m.promote(ctx, f, s, false)
+		return a.promote(ctx, f, s, false)
 	}
 	return nil
 }

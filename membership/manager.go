@@ -117,7 +117,7 @@ type Manager struct {
 	*changes
 
 	discovered  *discoveredPeers
-	callers     callers          // since the leader has last asked who is alive
+	callers     callers
 	tokenKey    *ecdsa.PublicKey // signs service account tokens on this node; nil: it signs none
 	divergences atomic.Int64
 	differs     chan evidence // that this node's state is wrong
@@ -212,11 +212,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wrong, removed error
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.publishTokenKey(ctx) })
-	wg.Go(func() { m.autopilot(ctx) })
-	wg.Go(func() { m.removeSilent(ctx) })
+	wg.Go(func() { autopilot{m.changes}.run(ctx) })
+	wg.Go(func() { (&silenceWatch{m.changes, &m.callers}).run(ctx) })
 	wg.Go(func() { m.search(ctx) })
-	wg.Go(func() { m.raiseFeatures(ctx) })
-	wg.Go(func() { m.limitStorage(ctx) })
+	wg.Go(func() { featureRaiser{m.changes}.run(ctx) })
+	wg.Go(func() { storageAgreement{m.base}.run(ctx) })
 	wg.Go(func() { m.watchQuorum(ctx) })
 	wg.Go(func() {
 		if wrong = m.checkStateHashes(ctx); wrong != nil {

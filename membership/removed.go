@@ -80,12 +80,12 @@ func (c *changes) record(ctx context.Context, id proto.NodeID, r removalRecord) 
 // was removed. The words are read first: a configuration from before them proves nothing.
 // Nor does one that is not committed: when it is truncated, the node is a member again, and
 // all would refuse one that counts for the majority.
-func (m *Manager) finishRemovals(ctx context.Context) error {
-	records, err := m.records()
+func (c *changes) finishRemovals(ctx context.Context) error {
+	records, err := c.records()
 	if err != nil {
 		return err
 	}
-	conf := m.raft.Committed()
+	conf := c.raft.Committed()
 	if len(conf.Servers) == 0 {
 		return nil
 	}
@@ -93,13 +93,13 @@ func (m *Manager) finishRemovals(ctx context.Context) error {
 		if _, member := conf.Find(id); member {
 			continue
 		}
-		if IsRemoved(m.kv, id) { // its last word about itself came late
-			if err := m.kv.Delete(ctx, TableMembers, string(id)); err != nil {
+		if IsRemoved(c.kv, id) { // its last word about itself came late
+			if err := c.kv.Delete(ctx, TableMembers, string(id)); err != nil {
 				return fmt.Errorf("forget %s: %w", id, err)
 			}
 			continue
 		}
-		if err := m.finishRemoval(ctx, id, r); err != nil {
+		if err := c.finishRemoval(ctx, id, r); err != nil {
 			return fmt.Errorf("finish the removal of %s: %w", id, err)
 		}
 	}
@@ -108,19 +108,19 @@ func (m *Manager) finishRemovals(ctx context.Context) error {
 
 // finishRemoval writes one record, unless the removal is still under way here and writes it
 // itself, or the node is a member again. Whether the operator wanted to keep the node's tokens is not known: they end.
-func (m *Manager) finishRemoval(ctx context.Context, id proto.NodeID, r memberRecord) error {
-	if err := m.lockChanges(ctx); err != nil {
+func (c *changes) finishRemoval(ctx context.Context, id proto.NodeID, r memberRecord) error {
+	if err := c.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
+	defer c.unlockChanges()
 	// It may have been added again meanwhile, when it came back under another address and
 	// said so: nobody would listen to a member that counts.
-	if _, member := m.raft.Committed().Find(id); member || IsRemoved(m.kv, id) {
+	if _, member := c.raft.Committed().Find(id); member || IsRemoved(c.kv, id) {
 		return nil
 	}
-	if err := m.record(ctx, id, m.removalOf(r.Name, r.PeerAddress, 0)); err != nil {
+	if err := c.record(ctx, id, c.removalOf(r.Name, r.PeerAddress, 0)); err != nil {
 		return err
 	}
-	m.log.Info("an interrupted removal of a member is complete", "node", id, "name", r.Name)
+	c.log.Info("an interrupted removal of a member is complete", "node", id, "name", r.Name)
 	return nil
 }

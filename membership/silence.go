@@ -14,20 +14,25 @@ import (
 // silenceEvery is how often a leader asks at most whether members without a vote answer.
 const silenceEvery = 30 * time.Second
 
-// removeSilent removes, while this node leads, members without a vote that have not answered for
+// silenceWatch removes, while this node leads, members without a vote that have not answered for
 // Options.RemoveNonvoterAfter. They cost the quorum nothing, but no feature version rises while they are members. A
 // voter is never removed so: a cluster that takes votes away by itself loses its majority step by step.
-func (m *Manager) removeSilent(ctx context.Context) {
-	after := m.opt.RemoveNonvoterAfter
+type silenceWatch struct {
+	*changes
+	callers *callers // since the leader has last asked who is alive
+}
+
+func (w *silenceWatch) run(ctx context.Context) {
+	after := w.opt.RemoveNonvoterAfter
 	if after <= 0 {
 		return
 	}
-	every := max(min(after/10, silenceEvery), m.opt.Tick)
+	every := max(min(after/10, silenceEvery), w.opt.Tick)
 	var s silences
 	var asked time.Time
 	for sleep(ctx, every, nil) == nil {
-		conf, err := m.raft.Members()
-		if err != nil || !m.raft.IsLeader() || !slices.ContainsFunc(conf.Servers, func(s Server) bool { return !s.Voter }) {
+		conf, err := w.raft.Members()
+		if err != nil || !w.raft.IsLeader() || !slices.ContainsFunc(conf.Servers, func(s Server) bool { return !s.Voter }) {
 			s = silences{}
 			continue
 		}
@@ -35,10 +40,10 @@ func (m *Manager) removeSilent(ctx context.Context) {
 		// While this process was stopped, nobody could answer it.
 		since := min(now.Sub(asked), 2*every)
 		asked = now
-		s.note(m.whoAnswers(ctx, conf), since)
+		s.note(w.whoAnswers(ctx, conf), since)
 		for _, id := range s.dead(conf, after) {
-			if err := m.removeDead(ctx, id, after); err != nil && ctx.Err() == nil {
-				m.log.Warn("a non-voter that does not answer is not removed, retrying", "node", id, "silentFor", s.of[id], "err", err)
+			if err := w.removeDead(ctx, id, after); err != nil && ctx.Err() == nil {
+				w.log.Warn("a non-voter that does not answer is not removed, retrying", "node", id, "silentFor", s.of[id], "err", err)
 			}
 		}
 	}
@@ -53,9 +58,9 @@ type look struct {
 }
 
 // whoAnswers asks all members. One that has an answer of any kind, or has called this node since the look before, is alive.
-func (m *Manager) whoAnswers(ctx context.Context, conf Configuration) look {
-	l := look{term: m.raft.Status(ctx).Term, self: m.id.ID(), conf: conf, heard: m.callers.take()}
-	for id, a := range m.askAll(ctx, conf.Servers) {
+func (w *silenceWatch) whoAnswers(ctx context.Context, conf Configuration) look {
+	l := look{term: w.raft.Status(ctx).Term, self: w.id.ID(), conf: conf, heard: w.callers.take()}
+	for id, a := range w.askAll(ctx, conf.Servers) {
 		if !errors.Is(a.err, errNotReached) {
 			l.heard[id] = true
 		}
@@ -116,12 +121,12 @@ func (s *silences) dead(conf Configuration, after time.Duration) (ids []proto.No
 }
 
 // removeDead removes a member without a vote if it still does not answer.
-func (m *Manager) removeDead(ctx context.Context, id proto.NodeID, after time.Duration) error {
-	if err := m.lockChanges(ctx); err != nil {
+func (w *silenceWatch) removeDead(ctx context.Context, id proto.NodeID, after time.Duration) error {
+	if err := w.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
-	f, err := m.survey(ctx)
+	defer w.unlockChanges()
+	f, err := w.survey(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,8 +137,8 @@ func (m *Manager) removeDead(ctx context.Context, id proto.NodeID, after time.Du
 	if why := f.liveMajority(f.voters("")); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	m.log.Warn("a non-voter has not answered for too long and is removed", "node", id, "name", f.names[id], "after", after, "said", f.health[id].err)
-	return m.remove(ctx, f, target, f.names[id], false, 0)
+	w.log.Warn("a non-voter has not answered for too long and is removed", "node", id, "name", f.names[id], "after", after, "said", f.health[id].err)
+	return w.remove(ctx, f, target, f.names[id], false, 0)
 }
 
 // noteCaller notes that a member is alive.

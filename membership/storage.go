@@ -13,49 +13,51 @@ import (
 // told when it starts, and starts seldom.
 const storageTicks = 30
 
-// limitStorage has, while this node leads, the live keys take no more than the voter with the least room
+// storageAgreement has, while this node leads, the live keys take no more than the voter with the least room
 // wants.
-func (m *Manager) limitStorage(ctx context.Context) {
+type storageAgreement struct{ *base }
+
+func (s storageAgreement) run(ctx context.Context) {
 	var reason string
 	var asked time.Time
 	var index uint64 // of the configuration whose voters were asked
-	for sleep(ctx, m.opt.Tick, nil) == nil {
-		if !m.raft.IsLeader() {
+	for sleep(ctx, s.opt.Tick, nil) == nil {
+		if !s.raft.IsLeader() {
 			asked, reason = time.Time{}, ""
 			continue
 		}
-		conf, err := m.raft.Members()
-		if err == nil && conf.Index == index && time.Since(asked) < storageTicks*m.opt.Tick {
+		conf, err := s.raft.Members()
+		if err == nil && conf.Index == index && time.Since(asked) < storageTicks*s.opt.Tick {
 			continue
 		}
 		if err == nil {
-			err = m.agreeOnStorage(ctx, conf)
+			err = s.agree(ctx, conf)
 		}
 		switch {
 		case err == nil:
 			asked, index, reason = time.Now(), conf.Index, ""
 		case ctx.Err() == nil && err.Error() != reason:
 			reason = err.Error()
-			m.log.Info("the storage limit is not agreed on yet", "reason", err)
+			s.log.Info("the storage limit is not agreed on yet", "reason", err)
 		}
 	}
 }
 
-// agreeOnStorage asks the voters of a configuration, and changes the limit if it is another one.
-func (m *Manager) agreeOnStorage(ctx context.Context, conf Configuration) error {
-	limit, err := storageLimit(conf.Servers, m.askAll(ctx, conf.Servers))
+// agree asks the voters of a configuration, and changes the limit if it is another one.
+func (s storageAgreement) agree(ctx context.Context, conf Configuration) error {
+	limit, err := storageLimit(conf.Servers, s.askAll(ctx, conf.Servers))
 	if err != nil && limit == math.MaxInt64 {
 		return err
 	}
 	// A limit falls when one voter says less, and rises when all have said more: one that does not answer
 	// may have as little as before.
-	if now := m.raft.StorageLimit(); limit == now || limit > now && now != 0 && err != nil {
+	if now := s.raft.StorageLimit(); limit == now || limit > now && now != 0 && err != nil {
 		return err
 	}
-	if err := m.raft.LimitStorage(ctx, limit, conf.Index); err != nil {
+	if err := s.raft.LimitStorage(ctx, limit, conf.Index); err != nil {
 		return err
 	}
-	m.log.Info("the storage limit is agreed on", "bytes", limit)
+	s.log.Info("the storage limit is agreed on", "bytes", limit)
 	return err
 }
 

@@ -96,17 +96,17 @@ func (b *base) sameTokenKey(node proto.NodeID) []string {
 
 // maintainTokenKeys does on the leader what the passing of time and interrupted removals leave to
 // be done in TableTokenKeys.
-func (m *Manager) maintainTokenKeys(ctx context.Context) error {
-	stale, err := m.staleTokenKeys()
+func (a autopilot) maintainTokenKeys(ctx context.Context) error {
+	stale, err := a.staleTokenKeys()
 	if err != nil || len(stale) == 0 {
 		return err
 	}
 	// A removal that is under way may be about to say that the key stays.
-	if err := m.lockChanges(ctx); err != nil {
+	if err := a.lockChanges(ctx); err != nil {
 		return err
 	}
-	defer m.unlockChanges()
-	return m.dropTokenKeys(ctx)
+	defer a.unlockChanges()
+	return a.dropTokenKeys(ctx)
 }
 
 // staleTokenKeys are the keys in TableTokenKeys of which nothing is verified any more: of
