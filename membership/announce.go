@@ -10,17 +10,19 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// announce keeps the cluster's knowledge of this node true: its address in the
+// announcer keeps the cluster's knowledge of this node true: its address in the
 // Raft configuration, its name and API address in TableMembers. It writes only
 // what differs, so an idle round costs two look-ups.
-func (m *Manager) announce(ctx context.Context) {
+type announcer struct{ *changes }
+
+func (a announcer) run(ctx context.Context) {
 	pause := firstTick
 	for {
-		if err := m.announceOnce(ctx); err != nil && ctx.Err() == nil {
-			m.log.Debug("cannot announce this node yet", "err", err)
-			pause = min(2*pause, m.opt.Tick)
+		if err := a.once(ctx); err != nil && ctx.Err() == nil {
+			a.log.Debug("cannot announce this node yet", "err", err)
+			pause = min(2*pause, a.opt.Tick)
 		} else {
-			pause = m.opt.Tick
+			pause = a.opt.Tick
 		}
 		if sleep(ctx, pause, nil) != nil {
 			return
@@ -35,49 +37,49 @@ func (b *base) Announced() bool {
 	return ok
 }
 
-func (m *Manager) announceOnce(ctx context.Context) error {
-	conf, err := m.raft.Members()
+func (a announcer) once(ctx context.Context) error {
+	conf, err := a.raft.Members()
 	if err != nil {
 		return err
 	}
-	own, in := conf.Find(m.id.ID())
+	own, in := conf.Find(a.id.ID())
 	if !in {
 		return errors.New("this node is not in the configuration")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*a.opt.CallTimeout)
 	defer cancel()
-	if own.Address != m.opt.PeerAddress {
-		if err := m.announceAddress(ctx, conf); err != nil {
+	if own.Address != a.opt.PeerAddress {
+		if err := a.announceAddress(ctx, conf); err != nil {
 			return err
 		}
 	}
 	want, err := json.Marshal(memberRecord{
-		Name: m.id.Name(), PeerAddress: m.opt.PeerAddress, APIAddress: m.opt.APIAddress,
-		WantsVote: !m.opt.NonVoter, Version: m.opt.Version,
+		Name: a.id.Name(), PeerAddress: a.opt.PeerAddress, APIAddress: a.opt.APIAddress,
+		WantsVote: !a.opt.NonVoter, Version: a.opt.Version,
 	})
 	if err != nil {
 		return err
 	}
-	if have, _ := m.kv.Get(TableMembers, string(m.id.ID())); bytes.Equal(have, want) {
+	if have, _ := a.kv.Get(TableMembers, string(a.id.ID())); bytes.Equal(have, want) {
 		return nil
 	}
-	return m.kv.Put(ctx, TableMembers, string(m.id.ID()), want, false)
+	return a.kv.Put(ctx, TableMembers, string(a.id.ID()), want, false)
 }
 
 // announceAddress tells any member that answers; it forwards to the leader. The
 // leader cannot reach this node at the old address, so waiting for it is no use.
-func (m *Manager) announceAddress(ctx context.Context, conf Configuration) error {
-	if m.raft.IsLeader() {
-		return m.lead(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_ADD, Member: m.self()})
+func (a announcer) announceAddress(ctx context.Context, conf Configuration) error {
+	if a.raft.IsLeader() {
+		return a.lead(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_ADD, Member: a.self()})
 	}
 	var last error
 	for _, s := range conf.Servers {
-		if s.ID == m.id.ID() {
+		if s.ID == a.id.ID() {
 			continue
 		}
-		if last = m.askToJoin(ctx, s.ID, s.Address); last == nil {
+		if last = a.askToJoin(ctx, s.ID, s.Address); last == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("announce address %s: %w", m.opt.PeerAddress, last)
+	return fmt.Errorf("announce address %s: %w", a.opt.PeerAddress, last)
 }

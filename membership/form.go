@@ -18,73 +18,79 @@ import (
 // double up to Options.Tick.
 const firstTick = 20 * time.Millisecond
 
-// form returns when this node is part of a cluster. What it finds on disk goes
+// forming is a node that is no part of a cluster yet.
+type forming struct {
+	*base
+	discovered *discoveredPeers
+}
+
+// run returns when this node is part of a cluster. What it finds on disk goes
 // before what it was told: flags are for the first start only.
-func (m *Manager) form(ctx context.Context) error {
-	has, err := m.raft.HasState()
+func (f forming) run(ctx context.Context) error {
+	has, err := f.raft.HasState()
 	if err != nil {
 		return fmt.Errorf("form: %w", err)
 	}
-	if saved := m.id.savedCluster(); saved != "" && !has {
-		return fmt.Errorf("form: node %s of cluster %s: %w", m.id.ID(), saved, ErrStateLost)
+	if saved := f.id.savedCluster(); saved != "" && !has {
+		return fmt.Errorf("form: node %s of cluster %s: %w", f.id.ID(), saved, ErrStateLost)
 	}
 	if has {
-		m.log.Info("existing state found; --bootstrap-expect is ignored, --join only serves to find members that have moved",
-			"node", m.id.ID(), "cluster", m.id.Cluster())
+		f.log.Info("existing state found; --bootstrap-expect is ignored, --join only serves to find members that have moved",
+			"node", f.id.ID(), "cluster", f.id.Cluster())
 	}
 	var reason string
 	pause := firstTick
 	for {
-		done, why, err := m.formStep(ctx)
+		done, why, err := f.step(ctx)
 		if err != nil {
 			return err
 		}
 		if done {
-			m.waiting.Store(nil)
-			return m.persistChoice()
+			f.waiting.Store(nil)
+			return f.persistChoice()
 		}
 		if why != reason {
-			m.waiting.Store(&why)
-			m.log.Info("waiting for a cluster", "reason", why)
+			f.waiting.Store(&why)
+			f.log.Info("waiting for a cluster", "reason", why)
 			reason = why
 		}
-		if err := sleep(ctx, pause, m.discovered.wake); err != nil {
+		if err := sleep(ctx, pause, f.discovered.wake); err != nil {
 			return err
 		}
-		pause = min(2*pause, m.opt.Tick)
+		pause = min(2*pause, f.opt.Tick)
 	}
 }
 
-// formStep makes one round. It is done when the configuration includes this
+// step makes one round. It is done when the configuration includes this
 // node and the cluster has a name. Only errors that time cannot heal are errors.
-func (m *Manager) formStep(ctx context.Context) (done bool, why string, err error) {
-	conf, err := m.raft.Members()
+func (f forming) step(ctx context.Context) (done bool, why string, err error) {
+	conf, err := f.raft.Members()
 	if err != nil {
 		return false, "", fmt.Errorf("form: %w", err)
 	}
-	if c := m.raft.Cluster(); c != "" && m.id.Cluster() != c {
+	if c := f.raft.Cluster(); c != "" && f.id.Cluster() != c {
 		// The replicated state knows better, for instance after a restore.
-		m.id.setCluster(c)
+		f.id.setCluster(c)
 	}
-	if conf.Index == 1 && m.id.Cluster() == "" {
+	if conf.Index == 1 && f.id.Cluster() == "" {
 		// The first configuration names the cluster: a leader was faster than
 		// this node, or it stopped before it wrote node.json.
-		m.begin(nil, clusterOf(sortedServers(conf.Servers)))
+		f.begin(nil, clusterOf(sortedServers(conf.Servers)))
 	}
-	if _, in := conf.Find(m.id.ID()); in && m.id.Cluster() != "" {
+	if _, in := conf.Find(f.id.ID()); in && f.id.Cluster() != "" {
 		return true, "", nil
 	} else if len(conf.Servers) > 0 && !in {
 		// Its log has not come to where it was added, or it was removed. Only
 		// the leader can change either.
-		return m.id.Cluster() != "", "this node is not in the configuration of the cluster", nil
+		return f.id.Cluster() != "", "this node is not in the configuration of the cluster", nil
 	}
-	v := m.look(ctx)
+	v := f.look(ctx)
 	a := decide(v)
 	switch a.kind {
 	case actBootstrap:
-		return m.bootstrap(a)
+		return f.bootstrap(a)
 	case actJoin:
-		why, err := m.join(ctx, a)
+		why, err := f.join(ctx, a)
 		return false, why, err
 	}
 	if len(v.strangers) > 0 {
@@ -95,43 +101,43 @@ func (m *Manager) formStep(ctx context.Context) (done bool, why string, err erro
 }
 
 // bootstrap starts a cluster with the agreed servers. All of them do the same.
-func (m *Manager) bootstrap(a action) (bool, string, error) {
+func (f forming) bootstrap(a action) (bool, string, error) {
 	agreed := serversAsMembers(a.servers)
 	if a.adopted {
 		agreed = nil // it has happened: there is nothing to agree on
 	}
-	if !m.begin(agreed, a.cluster) {
+	if !f.begin(agreed, a.cluster) {
 		return false, "another node has come", nil
 	}
-	if err := m.raft.Bootstrap(a.servers, a.cluster); err != nil {
+	if err := f.raft.Bootstrap(a.servers, a.cluster); err != nil {
 		// The first leader was faster than we: then its log brings the
 		// configuration.
-		if has, herr := m.raft.HasState(); herr != nil || !has {
+		if has, herr := f.raft.HasState(); herr != nil || !has {
 			return false, "", fmt.Errorf("bootstrap: %w", errors.Join(err, herr))
 		}
 	}
-	m.log.Info("cluster started", "cluster", a.cluster, "servers", len(a.servers), "adopted", a.adopted)
+	f.log.Info("cluster started", "cluster", a.cluster, "servers", len(a.servers), "adopted", a.adopted)
 	return false, "the first configuration is being written", nil
 }
 
 // begin notes the cluster that begins, if the discovered set is still the agreed one; any, if
 // that is nil.
-func (m *Manager) begin(agreed []*proto.Member, cluster proto.ClusterID) bool {
-	return m.discovered.freeze(agreed, func() { m.id.setCluster(cluster) })
+func (f forming) begin(agreed []*proto.Member, cluster proto.ClusterID) bool {
+	return f.discovered.freeze(agreed, func() { f.id.setCluster(cluster) })
 }
 
 const asked = "the cluster has been asked to let this node in"
 
 // join asks the node at an address to let this one in, and returns what came of it.
 // Failures are retried by the next step, except the one that is final.
-func (m *Manager) join(ctx context.Context, a action) (why string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+func (f forming) join(ctx context.Context, a action) (why string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*f.opt.CallTimeout)
 	defer cancel()
-	err = m.askToJoin(ctx, "", a.address)
+	err = f.askToJoin(ctx, "", a.address)
 	switch {
 	case err == nil:
-		m.discovered.freeze(nil, func() { m.id.setCluster(a.cluster) })
-		m.log.Info("joined as a non-voter", "cluster", a.cluster)
+		f.discovered.freeze(nil, func() { f.id.setCluster(a.cluster) })
+		f.log.Info("joined as a non-voter", "cluster", a.cluster)
 	case errors.Is(err, ErrRemoved), errors.Is(err, ErrTooOld):
 		return "", fmt.Errorf("join: %w", err)
 	default:
@@ -151,30 +157,30 @@ func (b *base) askToJoin(ctx context.Context, id proto.NodeID, address string) e
 }
 
 // persistChoice makes the choice durable. The Raft state is on disk already.
-func (m *Manager) persistChoice() error {
-	m.discovered.freeze(nil, func() {})
-	if err := m.id.saveCluster(); err != nil {
+func (f forming) persistChoice() error {
+	f.discovered.freeze(nil, func() {})
+	if err := f.id.saveCluster(); err != nil {
 		return err
 	}
-	return m.discovered.forget()
+	return f.discovered.forget()
 }
 
 // look says hello to all join addresses and discovered peers and to the members
 // that those know.
-func (m *Manager) look(ctx context.Context) view {
-	self := m.self()
-	v := view{self: self, expect: m.opt.BootstrapExpect, join: m.opt.Join, answers: map[string]*proto.HelloResponse{}}
+func (f forming) look(ctx context.Context) view {
+	self := f.self()
+	v := view{self: self, expect: f.opt.BootstrapExpect, join: f.opt.Join, answers: map[string]*proto.HelloResponse{}}
 	ask := map[string]bool{}
-	for _, addr := range m.opt.Join {
+	for _, addr := range f.opt.Join {
 		ask[addr] = true
 	}
-	for _, p := range m.discovered.known() {
+	for _, p := range f.discovered.known() {
 		ask[p.PeerAddress] = true
 	}
 	// A second round asks the nodes that answers of the first one named.
 	for range 2 {
 		delete(ask, self.PeerAddress)
-		v.strangers = append(v.strangers, m.helloAll(ctx, ask, v.answers)...)
+		v.strangers = append(v.strangers, f.helloAll(ctx, ask, v.answers)...)
 		ask = map[string]bool{}
 		for _, r := range v.answers {
 			for _, p := range r.Known {
@@ -192,11 +198,11 @@ func (m *Manager) look(ctx context.Context) view {
 		if r.ClusterId != "" || r.Self.NodeId == self.NodeId || v.expect == 0 || int(r.BootstrapExpect) != v.expect {
 			continue
 		}
-		if _, err := m.discovered.add(r.Self); err != nil {
-			m.log.Warn("cannot record a peer", "node", r.Self.NodeId, "err", err)
+		if _, err := f.discovered.add(r.Self); err != nil {
+			f.log.Warn("cannot record a peer", "node", r.Self.NodeId, "err", err)
 		}
 	}
-	v.known = m.discovered.known()
+	v.known = f.discovered.known()
 	return v
 }
 

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -118,7 +117,6 @@ type Manager struct {
 
 	discovered  *discoveredPeers
 	callers     callers
-	tokenKey    *ecdsa.PublicKey // signs service account tokens on this node; nil: it signs none
 	divergences atomic.Int64
 	differs     chan evidence // that this node's state is wrong
 }
@@ -170,9 +168,6 @@ func New(opt Options) (*Manager, error) {
 		changes: &changes{base: b, quorum: newQuorumWatch(), changing: make(chan struct{}, 1)},
 		differs: make(chan evidence, 1),
 	}
-	if c := opt.Certificates; c != nil && c.TokenKey() != nil {
-		m.tokenKey = &c.TokenKey().PublicKey
-	}
 	var err error
 	m.discovered, err = loadDiscoveredPeers(filepath.Join(opt.Dir, discoveredPeersFile), m.self())
 	if err != nil {
@@ -199,7 +194,7 @@ func (b *base) Formed() <-chan struct{} { return b.formed }
 // returns nil when ctx ends, or the reason why the node can never take part, or
 // can no longer: ErrStateDiffers, ErrRemoved.
 func (m *Manager) Run(ctx context.Context) error {
-	if err := m.form(ctx); err != nil {
+	if err := (forming{m.base, m.discovered}).run(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -210,11 +205,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	var wrong, removed error
-	wg.Go(func() { m.announce(ctx) })
-	wg.Go(func() { m.publishTokenKey(ctx) })
+	wg.Go(func() { announcer{m.changes}.run(ctx) })
+	wg.Go(func() { keyPublisher{m.base}.run(ctx) })
 	wg.Go(func() { autopilot{m.changes}.run(ctx) })
-	wg.Go(func() { (&silenceWatch{m.changes, &m.callers}).run(ctx) })
-	wg.Go(func() { m.search(ctx) })
+	wg.Go(func() { silenceWatch{m.changes, &m.callers}.run(ctx) })
+	wg.Go(func() { (&search{m.base, map[string]bool{}}).run(ctx) })
 	wg.Go(func() { featureRaiser{m.changes}.run(ctx) })
 	wg.Go(func() { storageAgreement{m.base}.run(ctx) })
 	wg.Go(func() { m.watchQuorum(ctx) })
@@ -225,7 +220,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 	wg.Go(func() { m.followRemovals(ctx) })
 	wg.Go(func() {
-		if removed = m.watchPlace(ctx); removed != nil {
+		if removed = (placeWatch{m.base}).run(ctx); removed != nil {
 			cancel()
 		}
 	})

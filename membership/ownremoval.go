@@ -58,49 +58,51 @@ func CheckRemoved(dir string) error {
 	return fmt.Errorf("%w (%s: %s)", ErrRemoved, path, cmp.Or(strings.Trim(said, "()"), r.Said))
 }
 
-// watchPlace finds out that this node was removed. Its own log may say no more than that
+// placeWatch finds out that this node was removed. Its own log may say no more than that
 // the configuration is without it, which is so too while it catches up with where it was
 // added; and when it was cut off, its log says nothing. So it asks the members of the
 // configuration that it has, each by its node id: what anybody else answers, a removed
-// node with a valid certificate for instance, does not count. It returns an error that
-// wraps ErrRemoved, or nil when ctx ends.
-func (m *Manager) watchPlace(ctx context.Context) error {
-	tick := min(placeEvery, m.opt.Tick)
+// node with a valid certificate for instance, does not count.
+type placeWatch struct{ *base }
+
+// run returns an error that wraps ErrRemoved, or nil when ctx ends.
+func (w placeWatch) run(ctx context.Context) error {
+	tick := min(placeEvery, w.opt.Tick)
 	var leaderless time.Duration
 	for sleep(ctx, tick, nil) == nil {
-		conf, err := m.raft.Members()
+		conf, err := w.raft.Members()
 		if err != nil || len(conf.Servers) == 0 {
 			continue
 		}
-		if id, _ := m.raft.Leader(); id != "" {
+		if id, _ := w.raft.Leader(); id != "" {
 			leaderless = 0
 		} else {
 			leaderless += tick
 		}
-		if _, in := conf.Find(m.id.ID()); in && leaderless < searchAfter*m.opt.Tick {
+		if _, in := conf.Find(w.id.ID()); in && leaderless < searchAfter*w.opt.Tick {
 			continue
 		}
 		leaderless = 0
-		if err := m.askPlace(ctx, conf); err != nil {
-			return m.leaveForGood(err)
+		if err := w.ask(ctx, conf); err != nil {
+			return w.leaveForGood(err)
 		}
 	}
 	return nil
 }
 
-// askPlace returns what a member has said of this node's removal, or nil.
-func (m *Manager) askPlace(ctx context.Context, conf Configuration) error {
-	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+// ask returns what a member has said of this node's removal, or nil.
+func (w placeWatch) ask(ctx context.Context, conf Configuration) error {
+	ctx, cancel := context.WithTimeout(ctx, w.opt.CallTimeout)
 	defer cancel()
 	said := make(chan error, len(conf.Servers)) // each answers once
 	asked := 0
 	for _, s := range conf.Servers {
-		if s.ID == m.id.ID() || IsRemoved(m.kv, s.ID) {
+		if s.ID == w.id.ID() || IsRemoved(w.kv, s.ID) {
 			continue
 		}
 		asked++
 		go func() { // ends with ctx
-			_, err := m.hello(ctx, s.ID, s.Address)
+			_, err := w.hello(ctx, s.ID, s.Address)
 			said <- err
 		}()
 	}
@@ -114,15 +116,15 @@ func (m *Manager) askPlace(ctx context.Context, conf Configuration) error {
 
 // leaveForGood ends this node's part in the cluster. It serves nothing from here on, and
 // says the same when it is started again.
-func (b *base) leaveForGood(why error) error {
-	if b.opt.Refuse != nil {
-		b.opt.Refuse(why)
+func (w placeWatch) leaveForGood(why error) error {
+	if w.opt.Refuse != nil {
+		w.opt.Refuse(why)
 	}
-	b.log.Error("THIS NODE WAS REMOVED FROM THE CLUSTER: it stops serving and ends; destroy or wipe its data directory",
-		"node", b.id.ID(), "name", b.id.Name(), "directory", b.opt.Dir, "said", why)
-	raw, err := json.MarshalIndent(ownRemoval{1, b.id.ID(), b.id.Cluster(), b.opt.Now().UTC(), why.Error()}, "", "  ")
+	w.log.Error("THIS NODE WAS REMOVED FROM THE CLUSTER: it stops serving and ends; destroy or wipe its data directory",
+		"node", w.id.ID(), "name", w.id.Name(), "directory", w.opt.Dir, "said", why)
+	raw, err := json.MarshalIndent(ownRemoval{1, w.id.ID(), w.id.Cluster(), w.opt.Now().UTC(), why.Error()}, "", "  ")
 	if err == nil {
-		err = pki.WriteFile(filepath.Join(b.opt.Dir, removedFile), append(raw, '\n'), pki.ModeSecret)
+		err = pki.WriteFile(filepath.Join(w.opt.Dir, removedFile), append(raw, '\n'), pki.ModeSecret)
 	}
 	return errors.Join(why, err)
 }

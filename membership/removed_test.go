@@ -142,19 +142,19 @@ func TestAskPlace(t *testing.T) {
 	w, all := three(t)
 	leader, follower, third := all[0], all[1], all[2]
 	conf := leader.now()
-	if err := third.node.askPlace(t.Context(), conf); err != nil {
+	if err := (placeWatch{third.node.base}).ask(t.Context(), conf); err != nil {
 		t.Errorf("a member: %v", err)
 	}
 	w.stop(third)
 	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := follower.node.askPlace(t.Context(), conf); err != nil {
+	if err := (placeWatch{follower.node.base}).ask(t.Context(), conf); err != nil {
 		t.Errorf("another member: %v", err)
 	}
 	edit, _ := refusals()
 	w.start(third, edit)
-	if err := third.node.askPlace(t.Context(), conf); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "at 20") {
+	if err := (placeWatch{third.node.base}).ask(t.Context(), conf); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "at 20") {
 		t.Errorf("the removed node: %v", err)
 	}
 }

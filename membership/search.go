@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/quorate/quorate/proto"
@@ -19,52 +20,54 @@ const searchAfter = 2
 // only hints: each connection proves the node id by certificate. When a leader is
 // there again it announces the new addresses, and the configuration takes the
 // notes' place.
-func (m *Manager) search(ctx context.Context) {
-	asked := map[string]bool{}
-	for missing := 0; sleep(ctx, m.opt.Tick, nil) == nil; {
-		if id, _ := m.raft.Leader(); id != "" {
+type search struct {
+	*base
+	asked map[string]bool // by address
+}
+
+func (s *search) run(ctx context.Context) {
+	for missing := 0; sleep(ctx, s.opt.Tick, nil) == nil; {
+		if id, _ := s.raft.Leader(); id != "" {
 			missing = 0
-			m.leave(asked)
+			s.leave()
 			continue
 		}
 		if missing++; missing >= searchAfter {
-			m.searchOnce(ctx, asked)
+			s.once(ctx)
 		}
 	}
-	m.leave(asked)
+	s.leave()
 }
 
 // leave closes the connections of a search. Otherwise they would be kept, or
 // tried again, for as long as the node runs.
-func (m *Manager) leave(asked map[string]bool) {
-	for addr := range asked {
-		m.peers.ForgetAddress(addr)
-		delete(asked, addr)
+func (s *search) leave() {
+	for addr := range s.asked {
+		s.peers.ForgetAddress(addr)
 	}
+	clear(s.asked)
 }
 
-func (m *Manager) searchOnce(ctx context.Context, asked map[string]bool) {
-	conf, err := m.raft.Members()
+func (s *search) once(ctx context.Context) {
+	conf, err := s.raft.Members()
 	if err != nil {
-		m.log.Debug("cannot search for the members", "err", err)
+		s.log.Debug("cannot search for the members", "err", err)
 		return
 	}
 	ask := map[string]bool{}
-	for _, addr := range m.opt.Join {
+	for _, addr := range s.opt.Join {
 		ask[addr] = true
 	}
 	for _, s := range conf.Servers {
 		ask[s.Address] = true // it may have moved back, or never have moved
 	}
-	delete(ask, m.opt.PeerAddress)
-	for addr := range ask {
-		asked[addr] = true
-	}
+	delete(ask, s.opt.PeerAddress)
+	maps.Copy(s.asked, ask)
 	answers := map[string]*proto.HelloResponse{}
-	m.helloAll(ctx, ask, answers)
+	s.helloAll(ctx, ask, answers)
 	for _, r := range answers {
-		if r.ClusterId == string(m.id.Cluster()) {
-			m.found(r.Self)
+		if r.ClusterId == string(s.id.Cluster()) {
+			s.found(r.Self)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type silenceWatch struct {
 	callers *callers // since the leader has last asked who is alive
 }
 
-func (w *silenceWatch) run(ctx context.Context) {
+func (w silenceWatch) run(ctx context.Context) {
 	after := w.opt.RemoveNonvoterAfter
 	if after <= 0 {
 		return
@@ -58,7 +58,7 @@ type look struct {
 }
 
 // whoAnswers asks all members. One that has an answer of any kind, or has called this node since the look before, is alive.
-func (w *silenceWatch) whoAnswers(ctx context.Context, conf Configuration) look {
+func (w silenceWatch) whoAnswers(ctx context.Context, conf Configuration) look {
 	l := look{term: w.raft.Status(ctx).Term, self: w.id.ID(), conf: conf, heard: w.callers.take()}
 	for id, a := range w.askAll(ctx, conf.Servers) {
 		if !errors.Is(a.err, errNotReached) {
@@ -121,7 +121,7 @@ func (s *silences) dead(conf Configuration, after time.Duration) (ids []proto.No
 }
 
 // removeDead removes a member without a vote if it still does not answer.
-func (w *silenceWatch) removeDead(ctx context.Context, id proto.NodeID, after time.Duration) error {
+func (w silenceWatch) removeDead(ctx context.Context, id proto.NodeID, after time.Duration) error {
 	if err := w.lockChanges(ctx); err != nil {
 		return err
 	}

@@ -13,42 +13,44 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// publishTokenKey keeps the public key that this node signs service account tokens with in
+// keyPublisher keeps the public key that this node signs service account tokens with in
 // the replicated state. The node signs nothing before its own state has the key: then all
 // that it has signed can be verified, by a node that has applied as much.
-func (m *Manager) publishTokenKey(ctx context.Context) {
-	if m.tokenKey == nil {
-		return
+type keyPublisher struct{ *base }
+
+func (p keyPublisher) run(ctx context.Context) {
+	if p.opt.Certificates == nil || p.opt.Certificates.TokenKey() == nil {
+		return // it signs none
 	}
-	key, err := x509.MarshalPKIXPublicKey(m.tokenKey)
+	key, err := x509.MarshalPKIXPublicKey(&p.opt.Certificates.TokenKey().PublicKey)
 	if err != nil {
-		m.log.Error("the key that this node signs service account tokens with cannot be published: no token will be signed", "err", err)
+		p.log.Error("the key that this node signs service account tokens with cannot be published: no token will be signed", "err", err)
 		return
 	}
 	var reason, same string
 	// Requests for tokens wait for the key: at first it is tried often.
-	for tick := firstTick; sleep(ctx, tick, nil) == nil; tick = min(2*tick, placeEvery, m.opt.Tick) {
-		err := m.publishTokenKeyOnce(ctx, key)
+	for tick := firstTick; sleep(ctx, tick, nil) == nil; tick = min(2*tick, placeEvery, p.opt.Tick) {
+		err := p.once(ctx, key)
 		switch {
 		case err == nil:
 			reason = ""
-			others := m.sameTokenKey(m.id.ID())
+			others := p.sameTokenKey(p.id.ID())
 			if now := strings.Join(others, ", "); now != same {
 				same = now
 				if len(others) > 0 {
-					m.log.Warn("other members sign service account tokens with the key of this node: a removal of one of them ends no tokens, and who has its disk signs on. On all nodes but one of these stop the node, remove pki/token.key, and start it: it makes a key of its own", "node", m.id.ID(), "others", same)
+					p.log.Warn("other members sign service account tokens with the key of this node: a removal of one of them ends no tokens, and who has its disk signs on. On all nodes but one of these stop the node, remove pki/token.key, and start it: it makes a key of its own", "node", p.id.ID(), "others", same)
 				}
 			}
 		case ctx.Err() == nil && err.Error() != reason:
 			reason = err.Error()
-			m.log.Info("the key that this node signs service account tokens with is not published yet", "reason", err)
+			p.log.Info("the key that this node signs service account tokens with is not published yet", "reason", err)
 		}
 	}
 }
 
-// publishTokenKeyOnce writes only what differs: an idle round is two look-ups.
-func (m *Manager) publishTokenKeyOnce(ctx context.Context, key []byte) error {
-	cluster := m.raft.Cluster()
+// once writes only what differs: an idle round is two look-ups.
+func (p keyPublisher) once(ctx context.Context, key []byte) error {
+	cluster := p.raft.Cluster()
 	if cluster == "" {
 		return nil // the record names it
 	}
@@ -56,20 +58,20 @@ func (m *Manager) publishTokenKeyOnce(ctx context.Context, key []byte) error {
 	if err != nil {
 		return err
 	}
-	id := string(m.id.ID())
-	if have, _ := m.kv.Get(TableTokenKeys, id); bytes.Equal(have, want) || IsRemoved(m.kv, m.id.ID()) {
+	id := string(p.id.ID())
+	if have, _ := p.kv.Get(TableTokenKeys, id); bytes.Equal(have, want) || IsRemoved(p.kv, p.id.ID()) {
 		return nil
 	}
-	conf, err := m.raft.Members()
+	conf, err := p.raft.Members()
 	if err != nil {
 		return err
 	}
-	if _, in := conf.Find(m.id.ID()); !in {
+	if _, in := conf.Find(p.id.ID()); !in {
 		return nil // removed, or not added yet
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*p.opt.CallTimeout)
 	defer cancel()
-	return m.kv.Put(ctx, TableTokenKeys, id, want, false)
+	return p.kv.Put(ctx, TableTokenKeys, id, want, false)
 }
 
 // sameTokenKey are the other members that have published the key that a node has published:

@@ -15,6 +15,7 @@ func TestTokensEndWithTheirSecrets(t *testing.T) {
 	t.Parallel()
 	_, all := three(t)
 	m, ctx := all[0].node, t.Context()
+	tokens := &joinTokens{base: &base{opt: m.opt, kv: m.kv}}
 	other := strings.Repeat("fedcba9876543210", 4)
 	rounds := map[string]*pki.Node{}
 	for name, lines := range map[string]string{
@@ -43,17 +44,17 @@ func TestTokensEndWithTheirSecrets(t *testing.T) {
 		{"new", "new+old", "refused"},
 		{"new", "new", "valid"},
 	} {
-		m.opt.Certificates = rounds[c.made]
-		token, _, err := m.CreateToken(ctx, time.Hour, 0, "")
+		tokens.opt.Certificates = rounds[c.made]
+		token, _, err := tokens.CreateToken(ctx, time.Hour, 0, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.opt.Certificates = rounds[c.used]
-		err = m.useToken(ctx, token.ID, token.Secret, "x")
+		tokens.opt.Certificates = rounds[c.used]
+		err = tokens.useToken(ctx, token.ID, token.Secret, "x")
 		if c.want == "valid" && err != nil || c.want == "refused" && !errors.Is(err, ErrToken) {
 			t.Errorf("made under %s, used under %s: %v, want %s", c.made, c.used, err, c.want)
 		}
-		list, err := m.Tokens()
+		list, err := tokens.Tokens()
 		if err != nil {
 			t.Fatal(err)
 		}
