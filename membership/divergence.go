@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
@@ -102,74 +103,80 @@ func readEvidence(dir string) (found string, e evidence, wrong bool) {
 	return fmt.Sprintf("%s (found %s)", e, e.Found.UTC().Format(time.RFC3339)), e, true
 }
 
-// checkStateHashes checks that the members' states are equal, on every node: for each index at
-// which two of them have noted their rolling hash, the hashes are the same. It returns
-// ErrStateDiffers when this node is the one that is wrong.
-func (m *Manager) checkStateHashes(ctx context.Context) error {
+// stateCheck checks that the members' states are equal, on every node: for each index at
+// which two of them have noted their rolling hash, the hashes are the same.
+type stateCheck struct {
+	*base
+	divergences atomic.Int64
+	differs     chan evidence // that this node's state is wrong
+}
+
+// run returns ErrStateDiffers when this node is the one that is wrong.
+func (s *stateCheck) run(ctx context.Context) error {
 	for pause := compareFirst; ; pause = compareEvery {
 		t := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			t.Stop()
 			return nil
-		case e := <-m.differs: // ClusterStatus was quicker
+		case e := <-s.differs: // ClusterStatus was quicker
 			t.Stop()
-			return m.condemn(ctx, e)
+			return s.condemn(ctx, e)
 		case <-t.C:
 		}
-		conf, err := m.raft.Members()
+		conf, err := s.raft.Members()
 		if err != nil || len(conf.Servers) < 2 {
 			continue
 		}
-		m.examine(conf, m.askAll(ctx, conf.Servers))
+		s.examine(conf, s.askAll(ctx, conf.Servers))
 	}
 }
 
 // examine logs each difference as an error each time it is seen. If it is this node
-// that is wrong, checkStateHashes ends it. Otherwise nothing is stopped: either another node
+// that is wrong, run ends it. Otherwise nothing is stopped: either another node
 // is wrong and finds out itself, or nothing can tell who is.
-func (m *Manager) examine(conf Configuration, answers map[proto.NodeID]statusAnswer) {
+func (s *stateCheck) examine(conf Configuration, answers map[proto.NodeID]statusAnswer) {
 	for _, d := range diverged(answers) {
-		m.divergences.Add(1)
-		m.log.Error("STATE HASHES DIFFER: take a backup, find the node that is wrong, and replace it", "difference", d)
+		s.divergences.Add(1)
+		s.log.Error("STATE HASHES DIFFER: take a backup, find the node that is wrong, and replace it", "difference", d)
 	}
-	e, ok := judge(m.id.ID(), conf, answers)
+	e, ok := judge(s.id.ID(), conf, answers)
 	if !ok {
 		return
 	}
 	select {
-	case m.differs <- e:
+	case s.differs <- e:
 	default: // it ends already
 	}
 }
 
 // condemn ends this node's part: from here on it serves nothing. What it has on disk
 // stays, with a marker that keeps it from starting again.
-func (m *Manager) condemn(ctx context.Context, e evidence) error {
-	e.Version, e.Node, e.Name, e.Cluster = 1, m.id.ID(), m.id.Name(), m.id.Cluster()
-	e.Release, e.Found = m.opt.Version, m.opt.Now().UTC()
+func (s *stateCheck) condemn(ctx context.Context, e evidence) error {
+	e.Version, e.Node, e.Name, e.Cluster = 1, s.id.ID(), s.id.Name(), s.id.Cluster()
+	e.Release, e.Found = s.opt.Version, s.opt.Now().UTC()
 	err := fmt.Errorf("%w: %s", ErrStateDiffers, e)
-	if m.opt.Refuse != nil {
-		m.opt.Refuse(err)
+	if s.opt.Refuse != nil {
+		s.opt.Refuse(err)
 	}
-	m.log.Error("THE STATE OF THIS NODE IS WRONG: it stops serving and ends", "difference", e.String())
+	s.log.Error("THE STATE OF THIS NODE IS WRONG: it stops serving and ends", "difference", e.String())
 	raw, merr := json.MarshalIndent(e, "", "  ")
 	if merr == nil {
-		merr = pki.WriteFile(filepath.Join(m.opt.Dir, evidenceFile), append(raw, '\n'), pki.ModeSecret)
+		merr = pki.WriteFile(filepath.Join(s.opt.Dir, evidenceFile), append(raw, '\n'), pki.ModeSecret)
 	}
 	// The others show it until this node is removed. This needs a majority, and the log
 	// is not what is wrong.
 	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
-	if perr := m.kv.Put(ctx, TableDiverged, string(e.Node), raw, false); perr != nil {
-		m.log.Warn("cannot tell the cluster that this node's state is wrong", "err", perr)
+	if perr := s.kv.Put(ctx, TableDiverged, string(e.Node), raw, false); perr != nil {
+		s.log.Warn("cannot tell the cluster that this node's state is wrong", "err", perr)
 	}
 	return errors.Join(err, merr)
 }
 
 // Divergences counts the differences between members' states that this node has
 // seen. Anything but zero needs a person.
-func (m *Manager) Divergences() int64 { return m.divergences.Load() }
+func (s *stateCheck) Divergences() int64 { return s.divergences.Load() }
 
 // WrongStates returns, by id, what members have reported that found their own state to
 // be wrong and stopped, until they are removed. It answers from this node's state.

@@ -114,11 +114,11 @@ type Manager struct {
 	*base
 	*joinTokens
 	*changes
+	*quorumWatch
+	*stateCheck
 
-	discovered  *discoveredPeers
-	callers     callers
-	divergences atomic.Int64
-	differs     chan evidence // that this node's state is wrong
+	discovered *discoveredPeers
+	callers    callers // while it leads
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -163,10 +163,11 @@ func New(opt Options) (*Manager, error) {
 		opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
 		formed: make(chan struct{}),
 	}
+	quorum := newQuorumWatch(b)
 	m := &Manager{
-		base: b, joinTokens: newJoinTokens(b),
-		changes: &changes{base: b, quorum: newQuorumWatch(), changing: make(chan struct{}, 1)},
-		differs: make(chan evidence, 1),
+		base: b, joinTokens: newJoinTokens(b), quorumWatch: quorum,
+		changes:    &changes{base: b, quorum: quorum, changing: make(chan struct{}, 1)},
+		stateCheck: &stateCheck{base: b, differs: make(chan evidence, 1)},
 	}
 	var err error
 	m.discovered, err = loadDiscoveredPeers(filepath.Join(opt.Dir, discoveredPeersFile), m.self())
@@ -212,9 +213,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { (&search{m.base, map[string]bool{}}).run(ctx) })
 	wg.Go(func() { featureRaiser{m.changes}.run(ctx) })
 	wg.Go(func() { storageAgreement{m.base}.run(ctx) })
-	wg.Go(func() { m.watchQuorum(ctx) })
+	wg.Go(func() { m.quorumWatch.run(ctx) })
 	wg.Go(func() {
-		if wrong = m.checkStateHashes(ctx); wrong != nil {
+		if wrong = m.stateCheck.run(ctx); wrong != nil {
 			cancel()
 		}
 	})

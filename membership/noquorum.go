@@ -19,6 +19,7 @@ const (
 
 // quorumWatch is whether a majority of the voters is known to be out of reach.
 type quorumWatch struct {
+	*base
 	suspected chan struct{} // holds one: the members are to be looked at
 
 	mu     sync.Mutex
@@ -27,8 +28,8 @@ type quorumWatch struct {
 	looked chan struct{} // closed at the end of the look that is under way, or comes next
 }
 
-func newQuorumWatch() *quorumWatch {
-	return &quorumWatch{suspected: make(chan struct{}, 1), looked: make(chan struct{})}
+func newQuorumWatch(b *base) *quorumWatch {
+	return &quorumWatch{base: b, suspected: make(chan struct{}, 1), looked: make(chan struct{})}
 }
 
 // suspect has the members looked at.
@@ -60,18 +61,18 @@ func (q *quorumWatch) set(lost string, leader proto.NodeID) {
 // NoQuorum is for requests that have waited for a leader in vain, for longer than an election takes. It
 // returns which voters are missing for a majority, by their names alone, or "" if there is a majority
 // that can elect a leader, or if that is not known: soon, if they wait, or by now.
-func (m *Manager) NoQuorum(ctx context.Context, wait bool) string {
+func (q *quorumWatch) NoQuorum(ctx context.Context, wait bool) string {
 	select {
-	case <-m.formed:
+	case <-q.formed:
 	default:
 		return ""
 	}
-	leader, _ := m.raft.Leader()
-	lost, looked := m.quorum.get(leader)
+	leader, _ := q.raft.Leader()
+	lost, looked := q.get(leader)
 	if lost != "" {
 		return lost
 	}
-	m.quorum.suspect()
+	q.suspect()
 	if !wait {
 		return ""
 	}
@@ -81,36 +82,36 @@ func (m *Manager) NoQuorum(ctx context.Context, wait bool) string {
 	case <-looked:
 	case <-ctx.Done():
 	}
-	leader, _ = m.raft.Leader()
-	lost, _ = m.quorum.get(leader)
+	leader, _ = q.raft.Leader()
+	lost, _ = q.get(leader)
 	return lost
 }
 
 // QuorumIsLost reports whether requests need not wait for a leader, for no majority answers that could
 // elect one, or follow one. It answers from memory, by the last look at the members. A node that leads
 // finds out by itself.
-func (m *Manager) QuorumIsLost() bool {
-	leader, _ := m.raft.Leader()
-	lost, _ := m.quorum.get(leader)
-	return lost != "" && leader != m.id.ID()
+func (q *quorumWatch) QuorumIsLost() bool {
+	leader, _ := q.raft.Leader()
+	lost, _ := q.get(leader)
+	return lost != "" && leader != q.id.ID()
 }
 
-// watchQuorum looks at the members when a request has found no leader in time, or the leader misses members,
+// run looks at the members when a request has found no leader in time, or the leader misses members,
 // and from then on until a majority answers.
-func (m *Manager) watchQuorum(ctx context.Context) {
+func (q *quorumWatch) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.quorum.suspected:
+		case <-q.suspected:
 		}
 		for {
-			lost := m.lookForQuorum(ctx)
+			lost := q.look(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			leader, _ := m.raft.Leader()
-			m.quorum.set(lost, leader)
+			leader, _ := q.raft.Leader()
+			q.set(lost, leader)
 			if lost == "" {
 				break
 			}
@@ -121,17 +122,17 @@ func (m *Manager) watchQuorum(ctx context.Context) {
 	}
 }
 
-// lookForQuorum asks all members and says which voters are missing for a majority, or "". That this node
+// look asks all members and says which voters are missing for a majority, or "". That this node
 // leads says nothing: it finds out later that its followers are gone.
-func (m *Manager) lookForQuorum(ctx context.Context) string {
+func (q *quorumWatch) look(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	conf, members, err := m.members()
+	conf, members, err := q.members()
 	if err != nil || len(members) == 0 {
 		return ""
 	}
-	answers := m.askAll(ctx, conf.Servers)
-	if own, ok := answers[m.id.ID()]; ok && own.status != nil {
+	answers := q.askAll(ctx, conf.Servers)
+	if own, ok := answers[q.id.ID()]; ok && own.status != nil {
 		own.status.Role = ""
 	}
 	st := mergeStatus(members, answers)

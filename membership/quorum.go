@@ -22,14 +22,14 @@ const (
 // unlessNoQuorum runs a change. A change waits for a leader while there is none, which is
 // right during an election; it is given up as soon as it is known that no majority can
 // elect one. The error, which wraps ErrNoQuorum, then says who is missing.
-func (m *Manager) unlessNoQuorum(ctx context.Context, change func(context.Context) (any, error)) (any, error) {
+func (q *quorumWatch) unlessNoQuorum(ctx context.Context, change func(context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lost error
 	given, done := make(chan struct{}), make(chan struct{})
 	go func() { // ends with ctx, or soon after given is closed
 		defer close(done)
-		if lost = m.awaitNoQuorum(ctx, given); lost != nil {
+		if lost = q.awaitNoQuorum(ctx, given); lost != nil {
 			cancel()
 		}
 	}()
@@ -86,11 +86,11 @@ func (c *AdminClient) only(server string) *AdminClient {
 // awaitNoQuorum returns an error when the majority has been out of reach for long enough,
 // or is when given is closed. It returns nil when ctx ends, and when there is a majority
 // and given is closed.
-func (m *Manager) awaitNoQuorum(ctx context.Context, given <-chan struct{}) error {
+func (q *quorumWatch) awaitNoQuorum(ctx context.Context, given <-chan struct{}) error {
 	var since time.Time // of the first look that found no majority
 	for {
 		looked := time.Now()
-		why := m.missing(ctx)
+		why := q.missing(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -119,15 +119,15 @@ func (m *Manager) awaitNoQuorum(ctx context.Context, given <-chan struct{}) erro
 
 // missing asks all members and says who is missing for a majority of the voters, or "" if
 // none is. A leader that answers knows better than this node which followers answer it.
-func (m *Manager) missing(ctx context.Context) string {
-	if why := m.waiting.Load(); why != nil {
-		return waits(m.id.Name(), *why)
+func (q *quorumWatch) missing(ctx context.Context) string {
+	if why := q.waiting.Load(); why != nil {
+		return waits(q.id.Name(), *why)
 	}
-	conf, members, err := m.members()
+	conf, members, err := q.members()
 	if err != nil || len(members) == 0 {
 		return ""
 	}
-	return missingOf(members, m.askAll(ctx, conf.Servers))
+	return missingOf(members, q.askAll(ctx, conf.Servers))
 }
 
 func missingOf(members []*proto.Member, answers map[proto.NodeID]statusAnswer) string {
