@@ -5,9 +5,10 @@
 // The types to know:
 //
 //   - Identity is node.json: the id that this data directory has for ever.
-//   - Manager is one node's part. Run forms or joins a cluster, announces the
-//     node and, on the leader, promotes non-voters that have caught up. It also
-//     is the gRPC service proto.Membership.
+//   - Manager is one node's part, the sum of the types that do the work: joinTokens,
+//     changes (of members), quorumWatch, stateCheck, and what Run runs: forming, then
+//     search, announcer, autopilot and others. All of them share base. It also is the
+//     gRPC service proto.Membership.
 //   - Manager.AdminHandler and Manager.JoinHandler are its HTTP side;
 //     AdminClient and JoinWithToken speak to them.
 //   - a TokenKey is one by which service account tokens are verified;
