@@ -67,7 +67,8 @@ func (n *Node) openAPI(context.Context) (err error) {
 func (n *Node) serveAPI(context.Context) error {
 	definitions := crd.New(n.store, n.kinds, n.log)
 	current := definitions.Current
-	n.health = health.New(n.healthChecks())
+	n.checks = &checks{cfg: n.cfg, log: n.log, kinds: n.kinds, store: n.store, manager: n.manager, metrics: n.metrics, refusing: &n.refusing}
+	n.health = health.New(n.checks.config())
 	version := n.cfg.versionInfo()
 	read := reads{n.reader, n.store, n.metrics}
 	accounts, err := n.newAccounts(read)

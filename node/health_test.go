@@ -19,7 +19,7 @@ import (
 func TestBlockedLog(t *testing.T) {
 	var blocked time.Duration
 	var lines bytes.Buffer
-	n := &Node{cfg: &Config{LogBlocked: func() time.Duration { return blocked }}, log: slog.New(slog.NewTextHandler(&lines, nil))}
+	n := &checks{cfg: &Config{LogBlocked: func() time.Duration { return blocked }}, log: slog.New(slog.NewTextHandler(&lines, nil))}
 	h := health.New(health.Config{Livez: []health.Check{n.logCheck()}, Log: n.logUnlessBlocked()})
 	livez := func() (int, string) {
 		a := httptest.NewRecorder()
@@ -92,7 +92,7 @@ func TestReadyNodeHasAName(t *testing.T) {
 		if err := kv.Delete(t.Context(), membership.TableMembers, id); err != nil {
 			t.Fatal(err)
 		}
-		err := n.isMember(t.Context())
+		err := n.checks.isMember(t.Context())
 		if rerr := n.Ready(t.Context()); rerr != nil {
 			t.Fatal(rerr)
 		}

@@ -86,14 +86,13 @@ type Node struct {
 	tokenKeys   *tokenKeys
 	roles       *rbac.Authorizer
 	podsOfNodes *view.FieldIndex
-	// rolesEnsured says that none of the bootstrap roles was missing once since the start.
-	rolesEnsured atomic.Bool
-	health       *health.Handler
-	suspensions  *suspension.View
-	egress       *egress.Dialers
-	tunnels      *tunnel.Server // nil: switched off
-	listener     *listener.Listener
-	http         *http.Server
+	checks      *checks
+	health      *health.Handler
+	suspensions *suspension.View
+	egress      *egress.Dialers
+	tunnels     *tunnel.Server // nil: switched off
+	listener    *listener.Listener
+	http        *http.Server
 
 	serviceBlocks []netip.Prefix
 	servicePorts  service.PortRange
@@ -262,7 +261,7 @@ func (n *Node) serve(ctx context.Context) error {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
 	}
 	run("aggregated API servers", func(ctx context.Context) error { return n.aggregator.Run(ctx, n.api.Objects().WatchTable) })
-	run("roles", n.ensureRoles)
+	run("roles", func(ctx context.Context) error { return n.checks.ensureRoles(ctx, n.roles, n.api.Objects()) })
 	run("controllers", func(ctx context.Context) error { return n.controllers.Run(ctx, n.store) })
 	if n.fairness != nil {
 		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })
