@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,18 +14,28 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/raftstore"
 )
 
-// admissionRoutes serve `quorate admission`.
+// admissionAPI is what this node knows of the rules of admission, and which of them are suspended.
+type admissionAPI struct {
+	node        string // its name
+	log         *slog.Logger
+	store       *raftstore.Store
+	suspensions *suspension.View
+	fromFiles   []func() []static.Rule // what files say now, for each plugin
+}
+
+// routes serve `quorate admission`.
 //
 //	GET    admission                        AdmissionReport of this node
 //	POST   admission/suspensions            SuspensionRequest -> Suspension
 //	DELETE admission/suspensions/{resource}/{name}
-func (n *Node) admissionRoutes() []membership.AdminRoute {
+func (a *admissionAPI) routes() []membership.AdminRoute {
 	return []membership.AdminRoute{
-		{Pattern: "GET admission", Serve: func(context.Context, *http.Request) (any, error) { return n.admissionReport() }},
-		{Pattern: "POST admission/suspensions", Serve: n.suspend},
-		{Pattern: "DELETE admission/suspensions/{resource}/{name}", Serve: n.resume},
+		{Pattern: "GET admission", Serve: func(context.Context, *http.Request) (any, error) { return a.report() }},
+		{Pattern: "POST admission/suspensions", Serve: a.suspend},
+		{Pattern: "DELETE admission/suspensions/{resource}/{name}", Serve: a.resume},
 	}
 }
 
@@ -46,7 +57,7 @@ func onlyMasters(ctx context.Context) (string, error) {
 	return userName(ctx), nil
 }
 
-func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
+func (a *admissionAPI) suspend(ctx context.Context, r *http.Request) (any, error) {
 	by, err := onlyMasters(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +69,7 @@ func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
 	if req.Seconds < 1 || req.Seconds > int64(suspension.Max/time.Second) {
 		return nil, fmt.Errorf("%w: seconds %d: must be from 1 to %d", membership.ErrBadRequest, req.Seconds, suspension.Max/time.Second)
 	}
-	s, err := n.suspendable(req.Resource, req.Name)
+	s, err := a.suspendable(req.Resource, req.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +79,14 @@ func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (membershipKV{n.store}).Put(ctx, suspension.Table(), s.Key(), value, false); err != nil {
+	if err := (membershipKV{a.store}).Put(ctx, suspension.Table(), s.Key(), value, false); err != nil {
 		return nil, err
 	}
-	if v := suspension.ObjectOf(n.store.State(), s.Resource, s.Name); v == nil || v.UID != s.UID {
+	if v := suspension.ObjectOf(a.store.State(), s.Resource, s.Name); v == nil || v.UID != s.UID {
 		return nil, fmt.Errorf("%w: %s was deleted or replaced at the same time; run it again: that is safe", membership.ErrConflict, s.Key())
 	}
-	n.log.Warn("admission: "+s.String(), "resource", s.Resource, "name", s.Name)
-	n.forgetEnded(ctx)
+	a.log.Warn("admission: "+s.String(), "resource", s.Resource, "name", s.Name)
+	a.forgetEnded(ctx)
 	return s, nil
 }
 
@@ -86,45 +97,45 @@ func period(now time.Time, d time.Duration) (since, until time.Time) {
 	return now.Truncate(time.Second), now.Add(d + time.Second - 1).Truncate(time.Second)
 }
 
-func (n *Node) resume(ctx context.Context, r *http.Request) (any, error) {
+func (a *admissionAPI) resume(ctx context.Context, r *http.Request) (any, error) {
 	by, err := onlyMasters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &suspension.Suspension{Resource: r.PathValue("resource"), Name: r.PathValue("name")}
 	if resource := s.Resource; resource == "-" || resource == "" {
-		for _, active := range n.suspensions.Active() {
+		for _, active := range a.suspensions.Active() {
 			if active.Name == s.Name {
 				s.Resource = active.Resource
 			}
 		}
 	}
-	if !n.suspensions.Suspended(s.Resource, s.Name) {
+	if !a.suspensions.Suspended(s.Resource, s.Name) {
 		return nil, fmt.Errorf("%w: %s is not suspended", membership.ErrNotFound, s.Name)
 	}
-	if err := (membershipKV{n.store}).Delete(ctx, suspension.Table(), s.Key()); err != nil {
+	if err := (membershipKV{a.store}).Delete(ctx, suspension.Table(), s.Key()); err != nil {
 		return nil, err
 	}
-	n.log.Info("admission: a suspension was ended", "resource", s.Resource, "name", s.Name, "user", by)
+	a.log.Info("admission: a suspension was ended", "resource", s.Resource, "name", s.Name, "user", by)
 	return s, nil
 }
 
 // forgetEnded deletes the rows of suspensions that have ended. That it fails costs nothing:
 // they have no effect.
-func (n *Node) forgetEnded(ctx context.Context) {
-	for _, s := range n.suspensions.Stored() {
+func (a *admissionAPI) forgetEnded(ctx context.Context) {
+	for _, s := range a.suspensions.Stored() {
 		if time.Now().After(s.Until.Add(time.Minute)) { // also by the clocks of other nodes
-			_ = (membershipKV{n.store}).Delete(ctx, suspension.Table(), s.Key())
+			_ = (membershipKV{a.store}).Delete(ctx, suspension.Table(), s.Key())
 		}
 	}
 }
 
 // suspendable finds what is meant by a name, with its uid. Errors: membership.ErrNotFound, ErrAmbiguous.
-func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error) {
+func (a *admissionAPI) suspendable(resource, name string) (*suspension.Suspension, error) {
 	if resource != "" && !slices.Contains(suspension.Kinds[:], resource) {
 		return nil, fmt.Errorf("%w: %.40q cannot be suspended: only %s can", membership.ErrBadRequest, resource, strings.Join(suspension.Kinds[:], ", "))
 	}
-	state := n.store.State()
+	state := a.store.State()
 	var found []*suspension.Suspension
 	for _, kind := range suspension.Kinds {
 		if resource != "" && resource != kind {
@@ -134,7 +145,7 @@ func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error
 			found = append(found, &suspension.Suspension{Resource: kind, Name: name, UID: v.UID})
 		}
 	}
-	for _, list := range n.fromFiles {
+	for _, list := range a.fromFiles {
 		if len(found) == 0 && slices.ContainsFunc(list(), func(r static.Rule) bool { return r.Configuration == name }) {
 			return nil, fmt.Errorf("%w: %.80q is from a file of each node, which the API cannot suspend: move the file out of its directory", membership.ErrRefused, name)
 		}
@@ -156,10 +167,10 @@ func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error
 func (n *Node) notices(members []membership.MemberStatus) []string {
 	_, disks := n.store.Disk()
 	out := append(storageNotice(n.store.Storage()), diskNotice(disks, members)...)
-	if n.suspensions == nil {
+	if n.admission == nil {
 		return out
 	}
-	for _, s := range n.suspensions.Active() {
+	for _, s := range n.admission.suspensions.Active() {
 		out = append(out, "admission: "+s.String())
 	}
 	return out

@@ -49,9 +49,9 @@ type AdmissionRule struct {
 	SuspendedUntil *time.Time `json:"suspendedUntil,omitempty"`
 }
 
-func (n *Node) admissionReport() (AdmissionReport, error) {
-	out := AdmissionReport{Node: n.cfg.Name, Rules: []AdmissionRule{}, Suspensions: n.suspensions.Active()}
-	state := n.store.State()
+func (a *admissionAPI) report() (AdmissionReport, error) {
+	out := AdmissionReport{Node: a.node, Rules: []AdmissionRule{}, Suspensions: a.suspensions.Active()}
+	state := a.store.State()
 	for _, resource := range suspension.Kinds {
 		t := state.Table(resource + ".admissionregistration.k8s.io")
 		if t == nil {
@@ -65,7 +65,7 @@ func (n *Node) admissionReport() (AdmissionReport, error) {
 			out.Rules = append(out.Rules, rulesOf(resource, v)...)
 		}
 	}
-	for _, list := range n.fromFiles {
+	for _, list := range a.fromFiles {
 		for _, r := range list() {
 			out.Rules = append(out.Rules, AdmissionRule{
 				Resource: r.Resource, Configuration: r.Configuration, Webhook: r.Webhook, File: true,

@@ -105,7 +105,7 @@ func (n *Node) serveAPI(context.Context) error {
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
 	authorizer := auth.Observed(n.authorizer(), n.metrics.Authorized)
-	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
+	n.admission = &admissionAPI{node: n.cfg.Name, log: n.log, store: n.store, suspensions: suspension.NewView(n.store, time.Now, n.log)}
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
 	if err := n.openEgress(authorizer); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (n *Node) serveAPI(context.Context) error {
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialer(egress.Cluster), DialURL: n.dialer(egress.ControlPlane),
+		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.admission.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialer(egress.Cluster), DialURL: n.dialer(egress.ControlPlane),
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		CreateNamespace: func(ctx context.Context, name string) error {
@@ -135,7 +135,7 @@ func (n *Node) serveAPI(context.Context) error {
 		Static: static.Files{
 			Enabled: n.features.Enabled(features.ManifestBasedAdmissionControlConfig), Check: builtin.CheckAdmission, Server: n.cfg.Name,
 			Run:    func(follow func(context.Context)) { n.followers = append(n.followers, follow) },
-			Listed: func(rules func() []static.Rule) { n.fromFiles = append(n.fromFiles, rules) },
+			Listed: func(rules func() []static.Rule) { n.admission.fromFiles = append(n.admission.fromFiles, rules) },
 		},
 	})
 	if err != nil {

@@ -18,8 +18,6 @@ import (
 	"github.com/quorate/quorate/apiserver/access/audit"
 	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/access/rbac"
-	"github.com/quorate/quorate/apiserver/admission/static"
-	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/backends/egress"
 	"github.com/quorate/quorate/apiserver/backends/egress/tunnel"
@@ -70,7 +68,6 @@ type Node struct {
 	kinds       *kinds.Registry
 	features    *features.Gates
 	followers   []func(context.Context) // of files that admission is configured by
-	fromFiles   []func() []static.Rule  // what they say now, for each plugin
 	audit       *audit.Log
 	peers       *peer.Host
 	rpc         *peer.Transport
@@ -88,7 +85,7 @@ type Node struct {
 	podsOfNodes *view.FieldIndex
 	checks      *checks
 	health      *health.Handler
-	suspensions *suspension.View
+	admission   *admissionAPI
 	egress      *egress.Dialers
 	tunnels     *tunnel.Server // nil: switched off
 	listener    *listener.Listener

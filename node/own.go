@@ -32,7 +32,7 @@ const (
 func (n *Node) ownPaths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", status.PlainNotFound)
-	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(decideAgain, n.admissionRoutes()...)))
+	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(decideAgain, n.admission.routes()...)))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
 	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.serveBackup))
 	n.serveTunnels(mux)
