@@ -18,7 +18,7 @@ func (n *Node) newAggregator(resolve func(ctx context.Context, namespace, name s
 	}
 	a = aggregator.New(aggregator.Config{
 		Store: n.store, Builtin: n.kinds, Resolve: resolve, Certificate: n.proxyCertificate,
-		Dial: n.clusterDialer(aggregator.Dial), ForwardRedirects: !n.cfg.RejectRedirects, Log: n.log,
+		Dial: n.dialers.toCluster(aggregator.Dial), ForwardRedirects: !n.cfg.RejectRedirects, Log: n.log,
 	})
 	return a, n.metrics.Registry().Register(a)
 }

@@ -119,7 +119,7 @@ func (n *Node) serveAPI(context.Context) error {
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.admission.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialer(egress.Cluster), DialURL: n.dialer(egress.ControlPlane),
+		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.admission.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialers.to(egress.Cluster), DialURL: n.dialers.to(egress.ControlPlane),
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		CreateNamespace: func(ctx context.Context, name string) error {
@@ -154,8 +154,8 @@ func (n *Node) serveAPI(context.Context) error {
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums)), openapi.WithOthers(n.aggregator.Discovered)), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Delivery: delays, Observer: n.metrics, Audit: n.audit, Log: n.log,
 		Resolve:          resolve,
-		Dial:             n.dialer(egress.Cluster),
-		DialURL:          n.dialer(egress.ControlPlane),
+		Dial:             n.dialers.to(egress.Cluster),
+		DialURL:          n.dialers.to(egress.ControlPlane),
 		Aggregator:       n.aggregator,
 		Kubelets:         n.kubelets,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,

@@ -10,23 +10,29 @@ import (
 	"github.com/quorate/quorate/apiserver/backends/egress/tunnel"
 )
 
+// dialers connect to all that this node calls and that is no node of Quorate's.
+type dialers struct {
+	egress  *egress.Dialers
+	tunnels *tunnel.Server // nil: switched off
+}
+
 // openEgress makes the dialers of all that this node calls and that is no node of Quorate's.
 func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 	cfg := egress.Config{File: n.cfg.EgressSelectorConfig}
 	if n.cfg.EgressTunnels {
 		certificates := &auth.Certificates{Roots: n.clientCAs.roots, Refuse: n.ofRemoved}
-		n.tunnels = tunnel.NewServer(tunnel.Config{
+		n.dialers.tunnels = tunnel.NewServer(tunnel.Config{
 			Allowed: func(r *http.Request) bool { return mayTunnel(r, certificates, authorizer) },
 			Opened:  func(r *http.Request) func() { return apiserver.EndLater(r.Context()) },
 			Direct:  egress.Direct, Log: n.log,
 		})
-		cfg.Cluster = n.tunnels.Dial
+		cfg.Cluster = n.dialers.tunnels.Dial
 	}
-	n.egress, err = egress.New(cfg)
+	n.dialers.egress, err = egress.New(cfg)
 	return err
 }
 
-// dialer returns how connections for a purpose are made. What calls something on behalf of the API
+// to returns how connections for a purpose are made. What calls something on behalf of the API
 // takes it from here:
 //
 //   - egress.Cluster: kubelets, Pods, Services and their endpoints; so webhooks that are named by
@@ -37,26 +43,26 @@ func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 // The backend of ImagePolicyWebhook is dialled directly, as upstream does. It is there after
 // openEgress, and nil if nothing but the network of this host is asked for: then callers keep
 // what their libraries do by themselves.
-func (n *Node) dialer(p egress.Purpose) egress.DialFunc {
-	if !n.egress.Configured(p) && (p != egress.Cluster || n.tunnels == nil) {
+func (d dialers) to(p egress.Purpose) egress.DialFunc {
+	if !d.egress.Configured(p) && (p != egress.Cluster || d.tunnels == nil) {
 		return nil
 	}
-	return n.egress.Dial(p)
+	return d.egress.Dial(p)
 }
 
-// clusterDialer is dialer(egress.Cluster) for callers that dial directly in a way of their own: what a file
+// toCluster is to(egress.Cluster) for callers that dial directly in a way of their own: what a file
 // says of the cluster, else tunnels, else direct.
-func (n *Node) clusterDialer(direct egress.DialFunc) egress.DialFunc {
-	if n.tunnels != nil && !n.egress.Configured(egress.Cluster) {
-		return n.tunnels.Or(direct)
+func (d dialers) toCluster(direct egress.DialFunc) egress.DialFunc {
+	if d.tunnels != nil && !d.egress.Configured(egress.Cluster) {
+		return d.tunnels.Or(direct)
 	}
-	return n.egress.Or(egress.Cluster, direct)
+	return d.egress.Or(egress.Cluster, direct)
 }
 
 // serveTunnels makes tunnels of requests. Which user may open which is decided before.
-func (n *Node) serveTunnels(mux *http.ServeMux) {
-	if n.tunnels != nil {
-		mux.Handle(tunnel.Path, ifStillAllowed(n.tunnels))
+func (d dialers) serveTunnels(mux *http.ServeMux) {
+	if d.tunnels != nil {
+		mux.Handle(tunnel.Path, ifStillAllowed(d.tunnels))
 	}
 }
 

@@ -292,18 +292,18 @@ func TestGuardedDialers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, dial := range map[string]egress.DialFunc{"kubelet": kubelet.DialAllowed, "aggregator": aggregator.Dial} {
-			if conn, err := n.clusterDialer(dial)(t.Context(), "tcp", l.Addr().String()); err == nil {
+			if conn, err := n.dialers.toCluster(dial)(t.Context(), "tcp", l.Addr().String()); err == nil {
 				_ = conn.Close()
 				t.Errorf("%+v: %s has dialled %s", cfg.EgressTunnels, name, l.Addr())
 			}
 		}
-		if conn, err := n.clusterDialer(egress.Direct)(t.Context(), "tcp", l.Addr().String()); err != nil {
+		if conn, err := n.dialers.toCluster(egress.Direct)(t.Context(), "tcp", l.Addr().String()); err != nil {
 			t.Errorf("%+v: %v", cfg.EgressTunnels, err)
 		} else {
 			_ = conn.Close()
 		}
-		if n.tunnels != nil {
-			n.tunnels.Close()
+		if n.dialers.tunnels != nil {
+			n.dialers.tunnels.Close()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 
 	"cmp"
@@ -22,9 +23,10 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 	if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, n.cfg.Name); err != nil {
 		return err
 	}
-	secrets, err := n.secrets(ctx)
+	source := &secretSource{n.cfg, n.log, n.identity}
+	secrets, err := source.load(ctx)
 	if err == nil {
-		err = n.checkSecrets(secrets)
+		err = source.check(secrets)
 	}
 	if err != nil {
 		return err
@@ -101,22 +103,26 @@ func (c *Config) checkComponents(bad *mistakes) {
 	}
 }
 
-// secrets are the cluster's, from the file that the operator shares among the
+// secretSource is where the secrets of the cluster come from.
+type secretSource struct {
+	cfg      *Config
+	log      *slog.Logger
+	identity *membership.Identity
+}
+
+// load returns the cluster's secrets, from the file that the operator shares among the
 // nodes, from a join token on the first start, or made by a node that is alone.
-func (n *Node) secrets(ctx context.Context) ([]pki.Secret, error) {
-	file := n.cfg.TokenFile
-	if file == "" {
-		file = filepath.Join(n.cfg.DataDir, "token")
-	}
+func (s *secretSource) load(ctx context.Context) ([]pki.Secret, error) {
+	file := cmp.Or(s.cfg.TokenFile, filepath.Join(s.cfg.DataDir, "token"))
 	secrets, err := pki.LoadSecrets(file)
 	switch {
-	case err == nil && n.cfg.JoinToken != "":
-		return secrets, n.joinKeptPeers()
+	case err == nil && s.cfg.JoinToken != "":
+		return secrets, s.joinKeptPeers()
 	case !errors.Is(err, fs.ErrNotExist):
 		return secrets, err
-	case n.cfg.JoinToken != "":
-		return n.joinWithToken(ctx, file)
-	case n.cfg.TokenFile == "" && n.cfg.BootstrapExpect == 1:
+	case s.cfg.JoinToken != "":
+		return s.joinWithToken(ctx, file)
+	case s.cfg.TokenFile == "" && s.cfg.BootstrapExpect == 1:
 		secrets, _, err := pki.LoadOrCreateSecrets(file)
 		return secrets, err
 	}
@@ -142,20 +148,20 @@ func (n *Node) kubeconfig() pki.Kubeconfig {
 	}
 }
 
-// checkSecrets refuses to begin a cluster with a secret that could be guessed. A node that has
+// check refuses to begin a cluster with a secret that could be guessed. A node that has
 // something already goes on with it, as does one whom a cluster has given its secret for a join token:
 // a cluster is not to stop for it. They say how to change it.
-func (n *Node) checkSecrets(secrets []pki.Secret) error {
-	file := cmp.Or(n.cfg.TokenFile, filepath.Join(n.cfg.DataDir, "token"))
-	for i, s := range secrets {
+func (s *secretSource) check(secrets []pki.Secret) error {
+	file := cmp.Or(s.cfg.TokenFile, filepath.Join(s.cfg.DataDir, "token"))
+	for i, secret := range secrets {
 		switch {
-		case !s.Guessable():
-		case i == 0 && n.cfg.JoinToken == "" && n.isNew():
+		case !secret.Guessable():
+		case i == 0 && s.cfg.JoinToken == "" && s.isNew():
 			return fmt.Errorf(`%w: line %d of %s does not look like 256 random bits; with any certificate of the cluster it could be guessed offline
   for a new cluster:          openssl rand -hex 32
   to join one that has it:    --join-token @FILE, with the output of: quorate token create; then change the cluster's secret`, pki.ErrSecret, i+1, file)
 		default:
-			n.log.Warn("the cluster secret does not look like 256 random bits and could be guessed: change it with openssl rand -hex 32",
+			s.log.Warn("the cluster secret does not look like 256 random bits and could be guessed: change it with openssl rand -hex 32",
 				"file", file, "secret", i+1, "how", "docs/operations.md, The cluster secret")
 		}
 	}
@@ -163,10 +169,10 @@ func (n *Node) checkSecrets(secrets []pki.Secret) error {
 }
 
 // isNew reports whether this node has nothing of a cluster yet.
-func (n *Node) isNew() bool {
-	if n.identity.Cluster() != "" {
+func (s *secretSource) isNew() bool {
+	if s.identity.Cluster() != "" {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(n.cfg.DataDir, "state.db")) // it may be restored from a backup
+	_, err := os.Stat(filepath.Join(s.cfg.DataDir, "state.db")) // it may be restored from a backup
 	return err != nil
 }

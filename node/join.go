@@ -23,22 +23,22 @@ const joinWithin = 30 * time.Second
 // command line, must not take the API address in --join for a peer's.
 const peersFile = "join.json"
 
-func (n *Node) keepPeers(peers []string) error {
+func (s *secretSource) keepPeers(peers []string) error {
 	b, err := json.Marshal(peers)
 	if err != nil {
 		return err
 	}
-	return pki.WriteFile(filepath.Join(n.cfg.DataDir, peersFile), append(b, '\n'), pki.ModeSecret)
+	return pki.WriteFile(filepath.Join(s.cfg.DataDir, peersFile), append(b, '\n'), pki.ModeSecret)
 }
 
 // joinKeptPeers takes the peers of an earlier exchange, if there was one.
-func (n *Node) joinKeptPeers() error {
-	b, err := os.ReadFile(filepath.Join(n.cfg.DataDir, peersFile))
+func (s *secretSource) joinKeptPeers() error {
+	b, err := os.ReadFile(filepath.Join(s.cfg.DataDir, peersFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &n.cfg.Join)
+		err = json.Unmarshal(b, &s.cfg.Join)
 	}
 	if err != nil {
 		return fmt.Errorf("peers of the join token: %w", err)
@@ -48,8 +48,8 @@ func (n *Node) joinKeptPeers() error {
 
 // joinWithToken exchanges a join token for the cluster's secret and keeps it, so
 // that the next start needs no token.
-func (n *Node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, error) {
-	text := n.cfg.JoinToken
+func (s *secretSource) joinWithToken(ctx context.Context, file string) ([]pki.Secret, error) {
+	text := s.cfg.JoinToken
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -57,7 +57,7 @@ func (n *Node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, er
 		}
 		text = strings.TrimSpace(string(b))
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
-			n.log.Warn("everyone can read the join token, which is worth as much as the cluster secret: chmod 600", "file", path)
+			s.log.Warn("everyone can read the join token, which is worth as much as the cluster secret: chmod 600", "file", path)
 		}
 	}
 	token, err := membership.ParseJoinToken(text)
@@ -66,18 +66,18 @@ func (n *Node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinWithin)
 	defer cancel()
-	grant, err := membership.JoinWithToken(ctx, token, n.cfg.Join, n.cfg.Name)
+	grant, err := membership.JoinWithToken(ctx, token, s.cfg.Join, s.cfg.Name)
 	if err != nil {
 		return nil, err
 	}
 	// The peers first: once the secret is there, the token is not used again.
-	if err := n.keepPeers(grant.Peers); err != nil {
+	if err := s.keepPeers(grant.Peers); err != nil {
 		return nil, err
 	}
 	if err := pki.SaveSecrets(file, grant.Secrets); err != nil {
 		return nil, err
 	}
-	n.cfg.Join = grant.Peers
-	n.log.Info("the cluster has accepted the join token", "cluster", grant.ClusterID, "peers", grant.Peers)
+	s.cfg.Join = grant.Peers
+	s.log.Info("the cluster has accepted the join token", "cluster", grant.ClusterID, "peers", grant.Peers)
 	return grant.Secrets, nil
 }

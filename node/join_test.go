@@ -15,60 +15,60 @@ import (
 	"github.com/quorate/quorate/membership/pki"
 )
 
-func bareNode(t *testing.T) *Node {
+func bareSource(t *testing.T) *secretSource {
 	t.Helper()
-	return &Node{cfg: &Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	return &secretSource{cfg: &Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
 }
 
 // TestSecrets: where a node's secret comes from.
 func TestSecrets(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
-		n := bareNode(t)
-		n.cfg.BootstrapExpect = 1
-		first, err := n.secrets(t.Context())
+		s := bareSource(t)
+		s.cfg.BootstrapExpect = 1
+		first, err := s.load(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := n.secrets(t.Context())
+		again, err := s.load(t.Context())
 		if err != nil || len(again) != len(first) {
 			t.Errorf("the second start: %d secrets, %v", len(again), err)
 		}
 	})
 	t.Run("none", func(t *testing.T) {
-		n := bareNode(t)
-		n.cfg.BootstrapExpect = 3
-		_, err := n.secrets(t.Context())
+		s := bareSource(t)
+		s.cfg.BootstrapExpect = 3
+		_, err := s.load(t.Context())
 		for _, way := range []string{"--bootstrap-expect 1", "openssl rand", "quorate token create"} {
 			if err == nil || !strings.Contains(err.Error(), way) {
 				t.Errorf("%q is not in: %v", way, err)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(n.cfg.DataDir, "token")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(s.cfg.DataDir, "token")); !errors.Is(err, fs.ErrNotExist) {
 			t.Error("a secret was made that the other nodes do not have")
 		}
 	})
 	t.Run("readable by all", func(t *testing.T) {
-		n := bareNode(t)
-		n.cfg.JoinToken = "never asked"
-		file := filepath.Join(n.cfg.DataDir, "token")
+		s := bareSource(t)
+		s.cfg.JoinToken = "never asked"
+		file := filepath.Join(s.cfg.DataDir, "token")
 		if _, _, err := pki.LoadOrCreateSecrets(file); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.secrets(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		if _, err := s.load(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("malformed join token", func(t *testing.T) {
-		n := bareNode(t)
-		n.cfg.JoinToken, n.cfg.Join = "what?", []string{"a:6443"}
-		if _, err := n.secrets(t.Context()); err == nil {
+		s := bareSource(t)
+		s.cfg.JoinToken, s.cfg.Join = "what?", []string{"a:6443"}
+		if _, err := s.load(t.Context()); err == nil {
 			t.Error("accepted")
 		}
-		n.cfg.JoinToken = "@" + filepath.Join(t.TempDir(), "absent")
-		if _, err := n.secrets(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		s.cfg.JoinToken = "@" + filepath.Join(t.TempDir(), "absent")
+		if _, err := s.load(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -98,24 +98,24 @@ func TestGuessableSecret(t *testing.T) {
 		{"restored", []string{phrase, strong}, map[string]string{"node.json": alone, "state.db": ""}, "", 1, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := bareNode(t)
-			n.cfg.JoinToken = row.join
+			s := bareSource(t)
+			s.cfg.JoinToken = row.join
 			var lines bytes.Buffer
-			n.log = slog.New(slog.NewTextHandler(&lines, nil))
+			s.log = slog.New(slog.NewTextHandler(&lines, nil))
 			for name, text := range row.files {
-				if err := os.WriteFile(filepath.Join(n.cfg.DataDir, name), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(s.cfg.DataDir, name), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var err error
-			if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, "n1"); err != nil {
+			if s.identity, err = membership.LoadIdentity(s.cfg.DataDir, "n1"); err != nil {
 				t.Fatal(err)
 			}
 			secrets, err := pki.ParseSecrets(strings.Join(row.secrets, "\n"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := n.checkSecrets(secrets); errors.Is(err, pki.ErrSecret) != row.refused || (err != nil) != row.refused {
+			if err := s.check(secrets); errors.Is(err, pki.ErrSecret) != row.refused || (err != nil) != row.refused {
 				t.Errorf("%v, want refused: %v", err, row.refused)
 			} else if row.refused && !strings.Contains(err.Error(), "openssl rand -hex 32") {
 				t.Errorf("it does not say what to do: %v", err)
@@ -130,19 +130,19 @@ func TestGuessableSecret(t *testing.T) {
 // TestSecondStartAfterJoin: a first start that failed after the exchange of the
 // token left all that the second one needs.
 func TestSecondStartAfterJoin(t *testing.T) {
-	n := bareNode(t)
-	n.cfg.JoinToken, n.cfg.Join = "used up", []string{"a:6443"}
+	s := bareSource(t)
+	s.cfg.JoinToken, s.cfg.Join = "used up", []string{"a:6443"}
 	peers := []string{"a:7443", "b:7443"}
-	if err := n.keepPeers(peers); err != nil {
+	if err := s.keepPeers(peers); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := pki.LoadOrCreateSecrets(filepath.Join(n.cfg.DataDir, "token")); err != nil {
+	if _, _, err := pki.LoadOrCreateSecrets(filepath.Join(s.cfg.DataDir, "token")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.secrets(t.Context()); err != nil {
+	if _, err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(n.cfg.Join, peers) {
-		t.Errorf("joins %q, want %q", n.cfg.Join, peers)
+	if !slices.Equal(s.cfg.Join, peers) {
+		t.Errorf("joins %q, want %q", s.cfg.Join, peers)
 	}
 }

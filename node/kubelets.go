@@ -25,12 +25,12 @@ func (n *Node) openKubelets() (err error) {
 		return err
 	}
 	cfg := kubelet.Config{
-		Dial: n.clusterDialer(egress.Direct), DialAllowed: n.clusterDialer(kubelet.DialAllowed),
+		Dial: n.dialers.toCluster(egress.Direct), DialAllowed: n.dialers.toCluster(kubelet.DialAllowed),
 		AddressTypes: n.cfg.KubeletAddressTypes, Timeout: n.cfg.KubeletTimeout,
 		Certificate: func() (*tls.Certificate, error) { return n.kubeletPair.get(n.pki.KubeletCertificate), nil },
 	}
-	if n.tunnels != nil && !n.egress.Configured(egress.Cluster) {
-		cfg.Tunneled = n.tunnels.Has
+	if n.dialers.tunnels != nil && !n.dialers.egress.Configured(egress.Cluster) {
+		cfg.Tunneled = n.dialers.tunnels.Has
 	}
 	if n.cfg.KubeletCA != "" {
 		if cfg.Authorities, err = readKubeletCA(n.cfg.KubeletCA); err != nil {

@@ -19,8 +19,6 @@ import (
 	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/access/rbac"
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
-	"github.com/quorate/quorate/apiserver/backends/egress"
-	"github.com/quorate/quorate/apiserver/backends/egress/tunnel"
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/objects/builtin/service"
@@ -86,8 +84,7 @@ type Node struct {
 	checks      *checks
 	health      *health.Handler
 	admission   *admissionAPI
-	egress      *egress.Dialers
-	tunnels     *tunnel.Server // nil: switched off
+	dialers     dialers
 	listener    *listener.Listener
 	http        *http.Server
 
@@ -311,8 +308,8 @@ func (n *Node) close() error {
 	if n.kubelets != nil {
 		n.kubelets.Close()
 	}
-	if n.tunnels != nil {
-		n.tunnels.Close()
+	if n.dialers.tunnels != nil {
+		n.dialers.tunnels.Close()
 	}
 	if n.reader != nil {
 		n.reader.Close()

@@ -35,7 +35,7 @@ func (n *Node) ownPaths() http.Handler {
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(decideAgain, n.admission.routes()...)))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
 	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.serveBackup))
-	n.serveTunnels(mux)
+	n.dialers.serveTunnels(mux)
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"profile", pprof.Profile)

@@ -50,8 +50,8 @@ func (n *Node) endConnections(ctx context.Context) {
 	}()
 	pause(ctx, goingAway)
 	n.endRequests(ctx)
-	if n.tunnels != nil {
-		n.tunnels.Close() // requests that used them have had their time
+	if n.dialers.tunnels != nil {
+		n.dialers.tunnels.Close() // requests that used them have had their time
 	}
 	if n.listener.End(shutdown) == nil {
 		stop() // there is nothing to wait for; Shutdown would see that later
