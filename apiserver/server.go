@@ -115,7 +115,8 @@ type Config struct {
 	// 503; both say when to try again.
 	ShutdownSendRetryAfter bool
 
-	// Admission may change or refuse writes. Nil: nothing does.
+	// Admission may change or refuse writes. Nil: nothing does, unless it is given to Objects before anything is
+	// served, as by a node, whose plugins use these objects.
 	Admission admission.Interface
 	// NoQuorum is asked when a request has found no leader, and returns which voters are missing for a
 	// quorum, or ""; it may wait a little to find out, if it is told so. Default: nothing.

@@ -51,6 +51,8 @@ type reads struct {
 	m     *metrics.Metrics
 }
 
+func (n *Node) reads() reads { return reads{n.reader, n.store, n.metrics} }
+
 func (r reads) Await(ctx context.Context, p consistency.Plan) (proto.Revision, error) {
 	over := slots.Replicating(ctx)
 	at, err := r.Reader.Await(ctx, p)

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
@@ -33,10 +34,7 @@ import (
 	"github.com/quorate/quorate/apiserver/transport/delivery"
 	"github.com/quorate/quorate/apiserver/transport/listener"
 	"github.com/quorate/quorate/apiserver/types/crd"
-	"github.com/quorate/quorate/apiserver/types/kinds"
-	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/membership"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/controller/certificates/authority"
@@ -62,16 +60,35 @@ func (n *Node) openAPI(context.Context) (err error) {
 	return nil
 }
 
-// serveAPI puts the API together: the resources, the documents about them, and
-// our own paths beside them.
-func (n *Node) serveAPI(context.Context) error {
+// serveAPI puts the API together: who asks, who may, and which servers are behind it; the server with its
+// documents and our own paths; and what works on its objects.
+func (n *Node) serveAPI(context.Context) (err error) {
 	definitions := crd.New(n.store, n.kinds, n.log)
-	current := definitions.Current
 	n.checks = &checks{cfg: n.cfg, log: n.log, kinds: n.kinds, store: n.store, manager: n.manager, metrics: n.metrics, refusing: &n.refusing}
 	n.health = health.New(n.checks.config())
-	version := n.cfg.versionInfo()
-	read := reads{n.reader, n.store, n.metrics}
-	accounts, err := n.newAccounts(read)
+	n.admission = &admissionAPI{node: n.cfg.Name, log: n.log, store: n.store, suspensions: suspension.NewView(n.store, time.Now, n.log)}
+	cfg := apiserver.Config{Store: timedStore{n.store, n.metrics}, Reads: n.reads(), Kinds: definitions.Current}
+	for _, add := range []func(*apiserver.Config) error{n.addIdentity, n.addAuthorizer, n.addBackends, n.addServed} {
+		if err = add(&cfg); err != nil {
+			return err
+		}
+	}
+	if n.api, err = apiserver.New(cfg); err != nil {
+		return err
+	}
+	// Plugins use the objects that they decide on. Nothing is served yet.
+	if n.api.Objects().Admission, err = n.newAdmission(n.api.Objects(), &cfg); err != nil {
+		return err
+	}
+	n.controllers = n.newControllers(definitions, cfg.Authorizer)
+	n.http = n.httpServer(n.refusing.before(beside(n.api, audited(n.audit, n.manager.JoinHandler()))))
+	n.listener.Guard(n.http, n.cfg.HTTP2Server == HTTP2Standard)
+	return nil
+}
+
+// addIdentity adds what says who asks, and issues tokens.
+func (n *Node) addIdentity(cfg *apiserver.Config) error {
+	accounts, err := n.newAccounts()
 	if err != nil {
 		return err
 	}
@@ -96,87 +113,77 @@ func (n *Node) serveAPI(context.Context) error {
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
 	}
+	cfg.Authenticator, cfg.Reviewer, cfg.Tokens, cfg.OpenID = listener.Greet(authenticator, n.ofRemoved), authenticator, accounts, openID
+	return nil
+}
+
+// addAuthorizer adds what says who may do what, and how much at a time.
+func (n *Node) addAuthorizer(cfg *apiserver.Config) error {
 	n.roles, n.podsOfNodes = rbac.New(n.store, n.log), objects.PodsOfNodes(n.store)
-	if n.cfg.Fairness {
-		n.fairness = fairness.New(n.cfg.MaxReads+n.cfg.MaxWrites, n.log)
-		if err := n.metrics.Registry().Register(n.fairness); err != nil {
-			return err
-		}
-		n.flowControl = fairness.NewView(n.store, n.log)
+	cfg.Authorizer, cfg.Roles = auth.Observed(n.authorizer(), n.metrics.Authorized), n.roles
+	cfg.PodsOfNodes, cfg.NodeAuthorizer = n.podsOfNodes, n.cfg.authorizesNodes()
+	cfg.Limits = apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry}
+	if !n.cfg.Fairness {
+		return nil
 	}
-	authorizer := auth.Observed(n.authorizer(), n.metrics.Authorized)
-	n.admission = &admissionAPI{node: n.cfg.Name, log: n.log, store: n.store, suspensions: suspension.NewView(n.store, time.Now, n.log)}
-	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
-	if err := n.openEgress(authorizer); err != nil {
+	n.fairness, n.flowControl = fairness.New(n.cfg.MaxReads+n.cfg.MaxWrites, n.log), fairness.NewView(n.store, n.log)
+	cfg.Fairness = n.fairness
+	return n.metrics.Registry().Register(n.fairness)
+}
+
+// addBackends adds the ways to Services, kubelets, and other API servers.
+func (n *Node) addBackends(cfg *apiserver.Config) (err error) {
+	if err := n.openEgress(cfg.Authorizer); err != nil {
 		return err
 	}
-	if n.aggregator, err = n.newAggregator(resolve); err != nil {
+	cfg.Resolve = services.New(n.store, n.cfg.EndpointRouting).Resolve
+	cfg.Dial, cfg.DialURL = n.dialers.to(egress.Cluster), n.dialers.to(egress.ControlPlane)
+	if n.aggregator, err = n.newAggregator(cfg.Resolve); err != nil {
 		return err
 	}
-	if err := n.openKubelets(); err != nil {
-		return err
-	}
-	chain, err := plugins.New(plugins.Config{
+	err = n.openKubelets()
+	cfg.Aggregator, cfg.Kubelets = n.aggregator, n.kubelets
+	return err
+}
+
+// addServed adds the documents about the resources, our own paths beside them, and how all of it is served.
+func (n *Node) addServed(cfg *apiserver.Config) error {
+	version, others := n.cfg.versionInfo(), n.aggregator.Discovered
+	cfg.Discovery = discovery.New(cfg.Kinds, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash)), discovery.WithOthers(others))
+	cfg.OpenAPI = openapi.New(cfg.Kinds, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums)), openapi.WithOthers(others))
+	cfg.Version, cfg.ZPages = discovery.Version(version), n.zpages(version.GitVersion)
+	cfg.Health, cfg.Metrics, cfg.Own, cfg.LongRunning = n.health, n.metrics, n.ownPaths(), longRunning
+	cfg.Observer, cfg.Audit, cfg.Log = n.metrics, n.audit, n.log
+	cfg.GarbageCollector, cfg.EventTTL = n.cfg.GarbageCollector, n.cfg.EventTTL
+	cfg.ServiceBlocks, cfg.ServicePorts = n.serviceBlocks, n.servicePorts
+	cfg.ResponseCompression = n.features.Enabled(features.APIResponseCompression)
+	cfg.UnauthenticatedHTTP2DOSMitigation = n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation)
+	cfg.WatchList = n.features.Enabled(features.WatchList)
+	cfg.StaticAdmission = n.features.Enabled(features.ManifestBasedAdmissionControlConfig)
+	cfg.GoawayChance, cfg.ShutdownSendRetryAfter, cfg.NoQuorum = n.cfg.GoawayChance, n.cfg.ShutdownRetryAfter, n.manager.NoQuorum
+	cfg.Delivery = delivery.New(delivery.Config{Behind: n.store.WatchesBehind, Log: n.log})
+	return n.metrics.Registry().Register(cfg.Delivery)
+}
+
+// newAdmission returns what may change or refuse writes of the objects of a server.
+func (n *Node) newAdmission(s *objects.Store, cfg *apiserver.Config) (*admission.Chain, error) {
+	return plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.admission.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialers.to(egress.Cluster), DialURL: n.dialers.to(egress.ControlPlane),
+		Store: n.store, Confirm: n.reads().confirm, Registerer: n.metrics.Registry(), Suspensions: n.admission.suspensions, Authorizer: cfg.Authorizer,
+		Kinds: cfg.Kinds, Log: n.log, Resolve: cfg.Resolve, Dial: cfg.Dial, DialURL: cfg.DialURL,
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
-		// The plugins are made before the server, and asked after it.
 		CreateNamespace: func(ctx context.Context, name string) error {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			return objects.NewClient(n.api.Objects()).Create(ctx, corev1.SchemeGroupVersion.WithResource(objects.NamespacesTable), "", ns)
+			return objects.NewClient(s).Create(ctx, corev1.SchemeGroupVersion.WithResource(objects.NamespacesTable), "", ns)
 		},
-		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
-			return n.api.Objects().ConvertWhole(obj, from, to)
-		},
-		Decode: func(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
-			return n.api.Objects().DecodeAll(ctx, res, versions)
-		},
+		Convert: s.ConvertWhole, Decode: s.DecodeAll,
 		Static: static.Files{
 			Enabled: n.features.Enabled(features.ManifestBasedAdmissionControlConfig), Check: builtin.CheckAdmission, Server: n.cfg.Name,
 			Run:    func(follow func(context.Context)) { n.followers = append(n.followers, follow) },
 			Listed: func(rules func() []static.Rule) { n.admission.fromFiles = append(n.admission.fromFiles, rules) },
 		},
 	})
-	if err != nil {
-		return err
-	}
-	delays := delivery.New(delivery.Config{Behind: n.store.WatchesBehind, Log: n.log})
-	if err := n.metrics.Registry().Register(delays); err != nil {
-		return err
-	}
-	n.api, err = apiserver.New(apiserver.Config{
-		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current,
-		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: authorizer, Roles: n.roles, Admission: chain,
-		PodsOfNodes: n.podsOfNodes, NodeAuthorizer: n.cfg.authorizesNodes(),
-		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
-		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash)), discovery.WithOthers(n.aggregator.Discovered)),
-		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums)), openapi.WithOthers(n.aggregator.Discovered)), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Delivery: delays, Observer: n.metrics, Audit: n.audit, Log: n.log,
-		Resolve:          resolve,
-		Dial:             n.dialers.to(egress.Cluster),
-		DialURL:          n.dialers.to(egress.ControlPlane),
-		Aggregator:       n.aggregator,
-		Kubelets:         n.kubelets,
-		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
-		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
-		Fairness:                          n.fairness,
-		Limits:                            apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
-		ResponseCompression:               n.features.Enabled(features.APIResponseCompression),
-		UnauthenticatedHTTP2DOSMitigation: n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
-		GoawayChance:                      n.cfg.GoawayChance,
-		WatchList:                         n.features.Enabled(features.WatchList),
-		NoQuorum:                          n.manager.NoQuorum,
-		StaticAdmission:                   n.features.Enabled(features.ManifestBasedAdmissionControlConfig),
-		ShutdownSendRetryAfter:            n.cfg.ShutdownRetryAfter,
-	})
-	if err != nil {
-		return err
-	}
-	n.controllers = n.newControllers(definitions, authorizer)
-	n.http = n.httpServer(n.refusing.before(beside(n.api, audited(n.audit, n.manager.JoinHandler()))))
-	n.listener.Guard(n.http, n.cfg.HTTP2Server == HTTP2Standard)
-	return nil
 }
 
 // newControllers returns what this node does when it leads.
@@ -198,7 +205,7 @@ func (n *Node) newControllers(definitions *crd.Registry, authorizer auth.Authori
 }
 
 // newAccounts issues and recognizes the tokens of service accounts.
-func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
+func (n *Node) newAccounts() (*token.Accounts, error) {
 	fixed, err := n.cfg.fixedTokenKeys()
 	if err != nil {
 		return nil, err
@@ -206,7 +213,7 @@ func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
 	n.tokenKeys = &tokenKeys{fixed: fixed, store: n.store, own: n.pki.TokenKey(), log: n.log}
 	return token.New(token.Config{
 		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, KeyTables: tokenKeyTables[:], Uses: listener.NoteKey, Store: n.store,
-		Confirm: read.confirm,
+		Confirm: n.reads().confirm,
 	})
 }
 

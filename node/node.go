@@ -305,6 +305,9 @@ func (n *Node) close() error {
 	if n.listener != nil {
 		errs = append(errs, ifOpen(n.listener.Close()))
 	}
+	if n.api != nil {
+		_ = n.api.Shutdown(n.ending) // nothing runs any more but what New has begun, if Run was not called
+	}
 	if n.kubelets != nil {
 		n.kubelets.Close()
 	}
