@@ -36,87 +36,13 @@ func (s *State) Check() error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	floor := s.Floor()
 	var historyVersions, historyBytes int64
-	for name, t := range s.Tables() {
-		if t.keys.Len() == 0 || t.gone.Load() {
-			fail("table %s: has no key, and is not dropped", name)
+	for _, t := range s.Tables() {
+		inHistory := t.checkHistory(floor, fail)
+		for v := range inHistory {
+			historyVersions++
+			historyBytes += v.Size()
 		}
-		if t.keysDirty || t.deadDirty {
-			fail("table %s: keys are not published", name)
-		}
-		shown := t.shown.Load()
-		if got, want := shown.keys.Len(), t.keys.Len(); got != want {
-			fail("table %s: readers see %d keys, the writer %d", name, got, want)
-		}
-		if got, want := shown.dead.Len(), t.dead.Len(); got != want {
-			fail("table %s: readers see %d dead keys, the writer %d", name, got, want)
-		}
-		inHistory := map[*Version]bool{}
-		var last proto.Revision
-		for _, c := range t.hist.list() {
-			for i, v := range c.versions[:c.n.Load()] {
-				if turn := c.turns[i/64].Load()>>(i%64)&1 == 1; turn != (v.Created() || v.Deleted) {
-					fail("table %s: %s at %d: that its life turned is %v", name, v.Key, v.Revision, turn)
-				}
-				if v.Revision <= last {
-					fail("table %s: history has %d after %d", name, v.Revision, last)
-				}
-				last = v.Revision
-				if v.Revision > floor {
-					inHistory[v] = true
-					historyVersions++
-					historyBytes += v.Size()
-					if v.Prev() == nil && v.CreateRevision != v.Revision {
-						fail("table %s: %s at %d has lost the version before it", name, v.Key, v.Revision)
-					}
-				} else if v.Prev() != nil {
-					fail("table %s: %s at %d, below the floor, keeps older versions", name, v.Key, v.Revision)
-				}
-			}
-		}
-		if last > t.Latest() {
-			fail("table %s: latest is %d, history ends at %d", name, t.Latest(), last)
-		}
-		var live, liveBytes int64
-		chained, tombstones := 0, 0
-		t.keys.Scan(func(it *item) bool {
-			newest := it.newest.Load()
-			if newest.Deleted {
-				tombstones++
-				if at, ok := t.dead.Get(it); !ok || at != it {
-					fail("table %s: %s is not among the dead", name, it.key)
-				}
-			}
-			if !newest.Deleted {
-				live++
-				liveBytes += newest.stored()
-			} else if newest.Revision <= floor {
-				fail("table %s: %s: tombstone %d outlived the floor", name, it.key, newest.Revision)
-			}
-			for v := newest; v != nil; v = v.Prev() {
-				if v.Key != it.key {
-					fail("table %s: %s has a version of %s", name, it.key, v.Key)
-				}
-				if p := v.Prev(); p != nil && p.Revision >= v.Revision {
-					fail("table %s: %s: %d follows %d", name, it.key, v.Revision, p.Revision)
-				}
-				if v.Revision > floor {
-					chained++
-					if !inHistory[v] {
-						fail("table %s: %s at %d is not in the history", name, it.key, v.Revision)
-					}
-				}
-			}
-			return true
-		})
-		if got := t.dead.Len(); got != tombstones {
-			fail("table %s: has %d dead keys, should have %d", name, got, tombstones)
-		}
-		if chained != len(inHistory) {
-			fail("table %s: %d versions above the floor in chains, %d in the history", name, chained, len(inHistory))
-		}
-		if gotLive, gotBytes := t.Live(); gotLive != live || gotBytes != liveBytes {
-			fail("table %s: counts %d live keys of %d bytes, has %d of %d", name, gotLive, gotBytes, live, liveBytes)
-		}
+		t.checkKeys(floor, inHistory, fail)
 	}
 	errs = append(errs, s.checkSpace()...)
 	if v, b := s.History(); v != historyVersions || b != historyBytes {
@@ -127,8 +53,94 @@ func (s *State) Check() error {
 			fail("request %x at %d outlived the floor %d", id, rev, floor)
 		}
 	}
-	errs = append(errs, s.checkLedger()...)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.checkLedger()...)...)
+}
+
+// checkHistory checks the history of a table, and returns its versions above the floor.
+func (t *Table) checkHistory(floor proto.Revision, fail func(format string, args ...any)) map[*Version]bool {
+	inHistory := map[*Version]bool{}
+	var last proto.Revision
+	for _, c := range t.hist.list() {
+		for i, v := range c.versions[:c.n.Load()] {
+			if turn := c.turns[i/64].Load()>>(i%64)&1 == 1; turn != (v.Created() || v.Deleted) {
+				fail("table %s: %s at %d: that its life turned is %v", t.name, v.Key, v.Revision, turn)
+			}
+			if v.Revision <= last {
+				fail("table %s: history has %d after %d", t.name, v.Revision, last)
+			}
+			last = v.Revision
+			if v.Revision > floor {
+				inHistory[v] = true
+				if v.Prev() == nil && v.CreateRevision != v.Revision {
+					fail("table %s: %s at %d has lost the version before it", t.name, v.Key, v.Revision)
+				}
+			} else if v.Prev() != nil {
+				fail("table %s: %s at %d, below the floor, keeps older versions", t.name, v.Key, v.Revision)
+			}
+		}
+	}
+	if last > t.Latest() {
+		fail("table %s: latest is %d, history ends at %d", t.name, t.Latest(), last)
+	}
+	return inHistory
+}
+
+// checkKeys checks the keys of a table, and their versions against its history.
+func (t *Table) checkKeys(floor proto.Revision, inHistory map[*Version]bool, fail func(format string, args ...any)) {
+	if t.keys.Len() == 0 || t.gone.Load() {
+		fail("table %s: has no key, and is not dropped", t.name)
+	}
+	if t.keysDirty || t.deadDirty {
+		fail("table %s: keys are not published", t.name)
+	}
+	shown := t.shown.Load()
+	if got, want := shown.keys.Len(), t.keys.Len(); got != want {
+		fail("table %s: readers see %d keys, the writer %d", t.name, got, want)
+	}
+	if got, want := shown.dead.Len(), t.dead.Len(); got != want {
+		fail("table %s: readers see %d dead keys, the writer %d", t.name, got, want)
+	}
+	var live, liveBytes int64
+	chained, tombstones := 0, 0
+	t.keys.Scan(func(it *item) bool {
+		newest := it.newest.Load()
+		if newest.Deleted {
+			tombstones++
+			if at, ok := t.dead.Get(it); !ok || at != it {
+				fail("table %s: %s is not among the dead", t.name, it.key)
+			}
+		}
+		if !newest.Deleted {
+			live++
+			liveBytes += newest.stored()
+		} else if newest.Revision <= floor {
+			fail("table %s: %s: tombstone %d outlived the floor", t.name, it.key, newest.Revision)
+		}
+		for v := newest; v != nil; v = v.Prev() {
+			if v.Key != it.key {
+				fail("table %s: %s has a version of %s", t.name, it.key, v.Key)
+			}
+			if p := v.Prev(); p != nil && p.Revision >= v.Revision {
+				fail("table %s: %s: %d follows %d", t.name, it.key, v.Revision, p.Revision)
+			}
+			if v.Revision > floor {
+				chained++
+				if !inHistory[v] {
+					fail("table %s: %s at %d is not in the history", t.name, it.key, v.Revision)
+				}
+			}
+		}
+		return true
+	})
+	if got := t.dead.Len(); got != tombstones {
+		fail("table %s: has %d dead keys, should have %d", t.name, got, tombstones)
+	}
+	if chained != len(inHistory) {
+		fail("table %s: %d versions above the floor in chains, %d in the history", t.name, chained, len(inHistory))
+	}
+	if gotLive, gotBytes := t.Live(); gotLive != live || gotBytes != liveBytes {
+		fail("table %s: counts %d live keys of %d bytes, has %d of %d", t.name, gotLive, gotBytes, live, liveBytes)
+	}
 }
 
 // checkSpace counts again what keys take.
