@@ -268,18 +268,18 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	// A copy that took effect did so above since. All versions above the floor are
 	// there, with their ids; of those at or below it some are not.
 	if w.Since != 0 && proto.Revision(w.Since) < s.Floor() {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED, 0
+		r.refuse(proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED, nil)
 		return
 	}
 	// A copy that was checked for its term may enter the log in a later one of the same
 	// leader, when its proposer has long had another copy refused.
 	if w.Term != 0 && proto.Term(w.Term) != term {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_TERM_MISMATCH, 0
+		r.refuse(proto.Outcome_OUTCOME_TERM_MISMATCH, nil)
 		return
 	}
 	// Before guards and conditions: what was decided by other rules says nothing of them.
 	if s.rulesChanged(w, r.Revision) {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_RULES_CHANGED, 0
+		r.refuse(proto.Outcome_OUTCOME_RULES_CHANGED, nil)
 		return
 	}
 	// A refused write leaves nothing behind, not even an empty table: a node that
@@ -293,10 +293,7 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		}
 	}
 	if r.Outcome = s.check(w, live); r.Outcome != proto.Outcome_OUTCOME_APPLIED {
-		r.Revision = 0
-		if live != nil {
-			r.Revision = live.Revision
-		}
+		r.refuse(r.Outcome, live)
 		return
 	}
 	charge := chargeOf(w.Usage, w.Limits)
@@ -307,39 +304,49 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		r.Exceeded = s.space.exceeds(s.now.StorageBytes, spareBehind(s.now.StorageBytes), w, r.Revision, live)
 	}
 	if r.Exceeded != nil {
-		r.Outcome, r.Revision = refused, 0
-		if live != nil {
-			r.Revision = live.Revision
-		}
+		r.refuse(refused, live)
 		return
-	}
-	v := &Version{
-		Revision:       r.Revision,
-		CreateRevision: r.Revision,
-		Flags:          w.Flags,
-		RevisionOffset: w.RevisionOffset,
-		RequestID:      id,
-	}
-	if w.Op == proto.Op_OP_PUT {
-		v.charge = charge
-	}
-	if live != nil {
-		v.CreateRevision = live.CreateRevision
-	}
-	v.Deleted = w.Op != proto.Op_OP_PUT
-	if v.Deleted && len(w.Value) == 0 {
-		v.SetValue(replaceRevision(live.Value(), live.RevisionOffset, live.Revision, r.Revision))
-		v.RevisionOffset, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.Labels, live.Fields, live.Flags
-		v.identify(w.Key, live.UID, old)
-	} else {
-		v.SetValue(insertRevision(w.Value, w.RevisionOffset, r.Revision))
-		s.describe(v, w.Key, w.Uid, w.Labels, w.Fields, old)
 	}
 	if t == nil {
 		t = s.table(w.Table)
 	}
-	s.add(t, it, v)
-	r.Table, r.Version = t, v
+	r.Table, r.Version = t, s.version(w, r.Revision, id, charge, live, old)
+	s.add(t, it, r.Version)
+}
+
+// refuse makes it the result of a write that leaves live as it is, or what is not there if that is nil.
+func (r *Result) refuse(why proto.Outcome, live *Version) {
+	r.Outcome, r.Revision = why, 0
+	if live != nil {
+		r.Revision = live.Revision
+	}
+}
+
+// version is what a write makes of live, which may be nil. old is the newest version of the key, or nil.
+func (s *State) version(w *proto.Write, at proto.Revision, id [proto.RequestIDSize]byte, charge *charge, live, old *Version) *Version {
+	v := &Version{
+		Revision:       at,
+		CreateRevision: at,
+		Flags:          w.Flags,
+		RevisionOffset: w.RevisionOffset,
+		RequestID:      id,
+		Deleted:        w.Op != proto.Op_OP_PUT,
+	}
+	if live != nil {
+		v.CreateRevision = live.CreateRevision
+	}
+	if !v.Deleted {
+		v.charge = charge
+	}
+	if v.Deleted && len(w.Value) == 0 {
+		v.SetValue(replaceRevision(live.Value(), live.RevisionOffset, live.Revision, at))
+		v.RevisionOffset, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.Labels, live.Fields, live.Flags
+		v.identify(w.Key, live.UID, old)
+	} else {
+		v.SetValue(insertRevision(w.Value, w.RevisionOffset, at))
+		s.describe(v, w.Key, w.Uid, w.Labels, w.Fields, old)
+	}
+	return v
 }
 
 // describe sets what says which object a version is of. old is the newest version before it, or nil.
