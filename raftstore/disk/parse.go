@@ -30,17 +30,21 @@ func (p *versionParser) parse(payload []byte, r *proto.VersionRecord) error {
 	return decodeVersion(payload, r)
 }
 
+// rawVersion is a version record as its fields are in the payload, but for labels and fields.
+type rawVersion struct {
+	table, key, value, uid, request           []byte
+	revision, created, deleted, offset, flags uint64
+	labels                                    int // so many of the attributes are labels
+}
+
 // usual parses a usual record and reports whether it was one. If not, what is in r means nothing.
 func (p *versionParser) usual(payload []byte, r *proto.VersionRecord) bool {
 	kind, b, err := proto.Split(payload)
 	if err != nil || kind != proto.KindVersionRecord || r.Usage != nil || r.Limits != nil || len(r.ProtoReflect().GetUnknown()) > 0 {
 		return false
 	}
-	var table, key, uid []byte
-	var revision, created, deleted, offset, flags uint64
-	var value, request []byte
+	var v rawVersion
 	p.attributes = p.attributes[:0]
-	labels := 0
 	// Fields come in the order of their numbers, as they are written; else it is protobuf's.
 	for last := protowire.Number(0); len(b) > 0; {
 		number, form, n := protowire.ConsumeTag(b)
@@ -59,65 +63,72 @@ func (p *versionParser) usual(payload []byte, r *proto.VersionRecord) bool {
 		default:
 			return false
 		}
-		if n < 0 {
+		isText := number == 3 || number == 4 || number == 6 || number == 8 || repeated || number == 12
+		if n < 0 || isText != (form == protowire.BytesType) || isText && len(bytes) == 0 || !p.field(&v, number, varint, bytes) {
 			return false
 		}
 		b = b[n:]
-		isText := number == 3 || number == 4 || number == 6 || number == 8 || number == 9 || number == 10 || number == 12
-		if isText != (form == protowire.BytesType) || isText && len(bytes) == 0 {
-			return false
-		}
-		switch number {
-		case 1:
-			revision = varint
-		case 2:
-			created = varint
-		case 3:
-			table = bytes
-		case 4:
-			key = bytes
-		case 5:
-			deleted = varint
-		case 6:
-			value = bytes
-		case 7:
-			offset = varint
-		case 8:
-			uid = bytes
-		case 9, 10:
-			a, ok := usualAttribute(bytes)
-			if !ok {
-				return false
-			}
-			if p.attributes = append(p.attributes, a); number == 9 {
-				labels++
-			}
-		case 11:
-			flags = varint
-		case 12:
-			request = bytes
-		default:
-			return false
-		}
 	}
-	if deleted > 1 || offset>>32 != 0 || flags>>32 != 0 {
+	return p.fill(r, &v)
+}
+
+// field takes a field's value, which is a number or bytes, and reports whether the field is known.
+func (p *versionParser) field(v *rawVersion, number protowire.Number, varint uint64, bytes []byte) bool {
+	switch number {
+	case 1:
+		v.revision = varint
+	case 2:
+		v.created = varint
+	case 3:
+		v.table = bytes
+	case 4:
+		v.key = bytes
+	case 5:
+		v.deleted = varint
+	case 6:
+		v.value = bytes
+	case 7:
+		v.offset = varint
+	case 8:
+		v.uid = bytes
+	case 9, 10:
+		a, ok := usualAttribute(bytes)
+		if !ok {
+			return false
+		}
+		if p.attributes = append(p.attributes, a); number == 9 {
+			v.labels++
+		}
+	case 11:
+		v.flags = varint
+	case 12:
+		v.request = bytes
+	default:
 		return false
 	}
-	if string(table) != p.table {
-		if !utf8.Valid(table) {
+	return true
+}
+
+// fill makes a record of its fields, and reports whether they are what a record may have.
+func (p *versionParser) fill(r *proto.VersionRecord, v *rawVersion) bool {
+	if v.deleted > 1 || v.offset>>32 != 0 || v.flags>>32 != 0 {
+		return false
+	}
+	if string(v.table) != p.table {
+		if !utf8.Valid(v.table) {
 			return false
 		}
-		p.table = string(table)
+		p.table = string(v.table)
 	}
 	// All other texts are parts of one string.
-	p.text = append(append(p.text[:0], key...), uid...)
+	p.text = append(append(p.text[:0], v.key...), v.uid...)
 	for _, a := range p.attributes {
 		p.text = append(append(p.text, a.name...), a.value...)
 		if !utf8.Valid(a.name) || !utf8.Valid(a.value) {
 			return false
 		}
 	}
-	if !utf8.Valid(key) || !utf8.Valid(uid) {
+	if !utf8.Valid(v.key) || !utf8.Valid(v.uid) {
 		return false
 	}
 	text := string(p.text)
@@ -125,12 +136,12 @@ func (p *versionParser) usual(payload []byte, r *proto.VersionRecord) bool {
 		out, text = text[:n], text[n:]
 		return out
 	}
-	r.Revision, r.CreateRevision, r.Table = revision, created, p.table
-	r.Key, r.Uid = next(len(key)), next(len(uid))
-	r.Deleted, r.RevisionOffset, r.Flags = deleted == 1, uint32(offset), uint32(flags)
-	r.Value, r.RequestId = slices.Clone(value), append(r.RequestId[:0], request...)
-	r.Labels = setAttributes(r.Labels, p.attributes[:labels], next)
-	r.Fields = setAttributes(r.Fields, p.attributes[labels:], next)
+	r.Revision, r.CreateRevision, r.Table = v.revision, v.created, p.table
+	r.Key, r.Uid = next(len(v.key)), next(len(v.uid))
+	r.Deleted, r.RevisionOffset, r.Flags = v.deleted == 1, uint32(v.offset), uint32(v.flags)
+	r.Value, r.RequestId = slices.Clone(v.value), append(r.RequestId[:0], v.request...)
+	r.Labels = setAttributes(r.Labels, p.attributes[:v.labels], next)
+	r.Fields = setAttributes(r.Fields, p.attributes[v.labels:], next)
 	return true
 }
 
