@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -44,11 +45,11 @@ func (n *nemesis) oldDirectory() ([]string, string, func()) {
 		return nodes, "not that far", nil
 	}
 	copied := v.running().store.Status().LastLogIndex
-	var heal func()
+	heal := func() {}
 	if kind == "to its leader" {
-		heal = n.cut(between([]*seat{third}, n.c.members()))
-		defer func() { heal() }()
+		heal = sync.OnceFunc(n.cut(between([]*seat{third}, n.c.members())))
 	}
+	defer heal()
 	leads := l.seat
 	if n.rng.IntN(2) == 0 { // a leader acknowledges, too
 		if err := l.store.TransferLeadership(ctx, proto.NodeID(v.name)); err == nil && await(ctx, func() bool { r := n.c.leader(); return r != nil && r.seat == v }) {
@@ -76,33 +77,36 @@ func (n *nemesis) oldDirectory() ([]string, string, func()) {
 		return nodes, "not that far", func() { n.up([]*seat{v}) }
 	}
 	n.old++
-	var down []*seat
-	switch kind {
-	case "to its leader":
-		n.c.net.setNarrow(l.name, n.c.members(), true)
-		n.up([]*seat{v})
-		down = []*seat{l.seat}
-		met := await(ctx, func() bool { return v.isRefused() || v.has(l.name) })
-		n.kill(down, n.rng.IntN(2) == 0)
-		n.c.net.setNarrow(l.name, n.c.members(), false)
-		if !met {
-			break
-		}
-		heal()
-		heal = func() {}
-	case "one of two":
-		down = []*seat{[]*seat{l.seat, third}[n.rng.IntN(2)]}
-		n.kill(down, n.rng.IntN(2) == 0)
-		n.up([]*seat{v})
-	default:
-		down = []*seat{l.seat, third}
-		n.kill(down, n.rng.IntN(2) == 0)
-		n.up([]*seat{v, l.seat, third})
-	}
+	down := n.meet(ctx, kind, v, l.seat, third, heal)
 	_ = sleep(ctx, 500*time.Millisecond+time.Duration(n.rng.Int64N(int64(2*time.Second))))
 	n.up(down)
 	n.c.retire(ctx)
 	return nodes, kind, nil
+}
+
+// meet starts a voter with an old directory, and has it meet who knows of that. It returns the machines that were ended for it.
+func (n *nemesis) meet(ctx context.Context, kind string, v, leader, third *seat, heal func()) (down []*seat) {
+	switch kind {
+	case "to its leader":
+		n.c.net.setNarrow(leader.name, n.c.members(), true)
+		n.up([]*seat{v})
+		down = []*seat{leader}
+		met := await(ctx, func() bool { return v.isRefused() || v.has(leader.name) })
+		n.kill(down, n.rng.IntN(2) == 0)
+		n.c.net.setNarrow(leader.name, n.c.members(), false)
+		if met {
+			heal()
+		}
+	case "one of two":
+		down = []*seat{[]*seat{leader, third}[n.rng.IntN(2)]}
+		n.kill(down, n.rng.IntN(2) == 0)
+		n.up([]*seat{v})
+	default:
+		down = []*seat{leader, third}
+		n.kill(down, n.rng.IntN(2) == 0)
+		n.up([]*seat{v, leader, third})
+	}
+	return down
 }
 
 // saveDirectory copies the directory of a machine whose process was killed.
