@@ -249,7 +249,7 @@ func (c *cluster) commit(o Options) error {
 		return err
 	}
 	for _, n := range c.replaced {
-		if err := c.removeNode(n); err != nil {
+		if err := n.remove(); err != nil {
 			return err
 		}
 	}

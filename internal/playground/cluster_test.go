@@ -34,7 +34,7 @@ func openPlayground(t *testing.T, o Options) *cluster {
 // settingsOf reads the file that a playground wrote for a node: each setting as its flag would be given.
 func settingsOf(t *testing.T, c *cluster, n *Node) map[string]string {
 	t.Helper()
-	b, err := os.ReadFile(c.settingsFile(n))
+	b, err := os.ReadFile(n.settingsFile())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func (c *cluster) setArguments(o Options) error {
 
 // controllers is the nodes' setting of that name.
 func (c *cluster) controllers() ([]string, error) {
-	file := c.settingsFile(c.Nodes[0])
+	file := c.Nodes[0].settingsFile()
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -75,10 +75,10 @@ func some(names []string) string {
 	return words.And(names)
 }
 
-// removeNode removes what a node has: its settings, data and log.
-func (c *cluster) removeNode(n *Node) error {
-	// The names are checked when cluster.json is read: they lead nowhere else.
-	return errors.Join(os.RemoveAll(filepath.Join(c.dir, n.Name)), removeFile(c.settingsFile(n)), removeFile(filepath.Join(c.dir, n.Name+".log")))
+// remove removes what a node has: its settings, data and log.
+func (n *Node) remove() error {
+	// The directories are checked when cluster.json is read: they lead nowhere else.
+	return errors.Join(os.RemoveAll(n.DataDir), removeFile(n.settingsFile()), removeFile(n.DataDir+".log"))
 }
 
 // remove removes a playground whose nodes do not run, and returns what is left in its
@@ -87,7 +87,7 @@ func (c *cluster) removeNode(n *Node) error {
 func (c *cluster) remove() (left []string, err error) {
 	var errs []error
 	for _, n := range c.Nodes {
-		errs = append(errs, c.removeNode(n))
+		errs = append(errs, n.remove())
 	}
 	for _, n := range c.Nodes {
 		for _, program := range pki.Components { // also of a control plane that there is no more

@@ -68,7 +68,7 @@ func (o Options) ignoredBy(c *cluster) (out []string) {
 	voters := 0
 	nonvoters := 0
 	for _, n := range c.Nodes {
-		if c.isNonvoter(n) {
+		if n.isNonvoter() {
 			nonvoters++
 		} else {
 			voters++

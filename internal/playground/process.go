@@ -52,7 +52,7 @@ func (c *cluster) background(logFile string, args ...string) (*exec.Cmd, *os.Fil
 
 // start starts a node's process, and notes its pid.
 func (c *cluster) start(n *Node) error {
-	child, log, err := c.background(n.Log, "node", "--config", c.settingsFile(n))
+	child, log, err := c.background(n.Log, "node", "--config", n.settingsFile())
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,7 @@ const (
 	ending // it has ports and threads still
 )
 
-func (n *Node) state() int { return stateOf(n.PID, n.marker()) }
-
-// marker is in the command line of a node's process, and of no other.
-func (n *Node) marker() string { return n.DataDir + ".yaml" }
+func (n *Node) state() int { return stateOf(n.PID, n.settingsFile()) }
 
 // stateOf is that of a process with a marker in its command line.
 func stateOf(pid int, marker string) int {
@@ -160,7 +157,7 @@ func (c *cluster) processes() (nodes map[*Node][]int, components map[string][]in
 		args := arguments(pid)
 		if file := nodeFile(args); file != "" {
 			for _, n := range c.Nodes {
-				if file == c.settingsFile(n) {
+				if file == n.settingsFile() {
 					nodes[n] = append(nodes[n], pid)
 				}
 			}
@@ -283,7 +280,7 @@ func signal(name string, pids []int, s syscall.Signal) error {
 }
 
 // waitGone waits until the node's processes are gone, at most until ctx ends.
-func (n *Node) waitGone(ctx context.Context) bool { return waitGone(ctx, n.marker(), n.pids()) }
+func (n *Node) waitGone(ctx context.Context) bool { return waitGone(ctx, n.settingsFile(), n.pids()) }
 
 // waitGone waits until processes with a marker are gone, at most until ctx ends.
 func waitGone(ctx context.Context, marker string, pids []int) bool {

@@ -50,7 +50,7 @@ func TestRefreshFromTheStart(t *testing.T) {
 	n := &Node{DataDir: t.TempDir()}
 	c := &cluster{Nodes: []*Node{n}}
 	for range 300 {
-		cmd := exec.Command("sh", "-c", "while :; do sleep 60; done", "node", "--config", n.DataDir+".yaml")
+		cmd := exec.Command("sh", "-c", "kill -STOP $$", "node", "--config", n.DataDir+".yaml")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func (c *cluster) settingsFile(n *Node) string { return filepath.Join(c.dir, n.Name+".yaml") }
+// settingsFile is in the command line of a node's process, and of no other.
+func (n *Node) settingsFile() string { return n.DataDir + ".yaml" }
 
 // writeSettings writes a node's configuration file: what an operator would write
 // for a node of a real cluster. voters are the peer addresses of the first voters, as others dial them.
@@ -36,7 +37,7 @@ func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 		settings["nonvoter"] = true
 		delete(settings, "bootstrap-expect")
 	}
-	return c.saveSettings(n, settings, set)
+	return n.saveSettings(settings, set)
 }
 
 // setComponents has a node write the credentials of the components beside it, if there are any.
@@ -53,23 +54,23 @@ func (c *cluster) setComponents(n *Node, settings map[string]any) {
 // beside them needs.
 func (c *cluster) changeSettings(set map[string]string) error {
 	for _, n := range c.Nodes {
-		b, err := os.ReadFile(c.settingsFile(n))
+		b, err := os.ReadFile(n.settingsFile())
 		if err != nil {
 			return err
 		}
 		settings := map[string]any{}
 		if err := yaml.Unmarshal(b, &settings); err != nil {
-			return fmt.Errorf("%s: %w", c.settingsFile(n), err)
+			return fmt.Errorf("%s: %w", n.settingsFile(), err)
 		}
 		c.setComponents(n, settings)
-		if err := c.saveSettings(n, settings, set); err != nil {
+		if err := n.saveSettings(settings, set); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *cluster) saveSettings(n *Node, settings map[string]any, set map[string]string) error {
+func (n *Node) saveSettings(settings map[string]any, set map[string]string) error {
 	for name, value := range set {
 		settings[name] = value
 	}
@@ -77,16 +78,16 @@ func (c *cluster) saveSettings(n *Node, settings map[string]any, set map[string]
 	if err != nil {
 		return err
 	}
-	return pki.WriteFile(c.settingsFile(n), b, 0o600)
+	return pki.WriteFile(n.settingsFile(), b, 0o600)
 }
 
 // firstStartOnly are the settings that a cluster heeds when it forms, and never again.
 var firstStartOnly = map[string]bool{"bootstrap-expect": true, "join": true, "nonvoter": true}
 
 // isNonvoter reports whether the playground has started a node without a vote.
-func (c *cluster) isNonvoter(n *Node) bool {
+func (n *Node) isNonvoter() bool {
 	settings := map[string]any{}
-	b, err := os.ReadFile(c.settingsFile(n))
+	b, err := os.ReadFile(n.settingsFile())
 	if err != nil || yaml.Unmarshal(b, &settings) != nil {
 		return false
 	}

@@ -139,7 +139,7 @@ func (c *cluster) restore(ctx context.Context, backup string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, self, "snapshot", "restore", backup, "--config", c.settingsFile(c.Nodes[0])).CombinedOutput()
+	out, err := exec.CommandContext(ctx, self, "snapshot", "restore", backup, "--config", c.Nodes[0].settingsFile()).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("restore %s: %w: %s", backup, err, bytes.TrimSpace(out))
 	}
