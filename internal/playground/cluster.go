@@ -22,12 +22,12 @@ import (
 
 // cluster is cluster.json: what programs need to know of a playground.
 type cluster struct {
-	Nodes         []*Node      `json:"nodes"`
-	Components    []*Component `json:"components,omitempty"`
-	Kubeconfig    string       `json:"kubeconfig"`
-	CAFile        string       `json:"caFile"`
-	AdminCertFile string       `json:"adminCertFile"`
-	AdminKeyFile  string       `json:"adminKeyFile"`
+	Nodes         []*Node    `json:"nodes"`
+	Components    components `json:"components,omitempty"`
+	Kubeconfig    string     `json:"kubeconfig"`
+	CAFile        string     `json:"caFile"`
+	AdminCertFile string     `json:"adminCertFile"`
+	AdminKeyFile  string     `json:"adminKeyFile"`
 	// ServiceAccountKeyFile is the first node's key. All nodes accept the tokens that it signs.
 	ServiceAccountKeyFile string `json:"serviceAccountKeyFile"`
 

@@ -31,8 +31,9 @@ type Component struct {
 	PID       int      `json:"pid"` // of the process that keeps it running; 0: it does not run
 	Log       string   `json:"log"`
 
-	child *exec.Cmd
-	more  []int // further processes that keep it running, which should not be
+	beside *Node // the node of that name
+	child  *exec.Cmd
+	more   []int // further processes that keep it running, which should not be
 }
 
 // maxComponents is beside how many nodes a control plane runs: three of each program survive what three
@@ -48,26 +49,30 @@ func (m *Component) program() string { return strings.TrimSuffix(m.Name, "-"+m.N
 func (n *Node) componentsDir() string { return filepath.Join(n.DataDir, "components") }
 
 // kubeconfig of a component. No other has it, so it is known by it in the list of processes.
-func (c *cluster) kubeconfigOf(m *Component) string {
-	return pki.ComponentKubeconfig(c.node(m.Node).componentsDir(), m.program())
+func (m *Component) kubeconfig() string {
+	return pki.ComponentKubeconfig(m.beside.componentsDir(), m.program())
 }
 
-// checkComponents refuses what no playground has written.
+// components are those of a playground, or some of them.
+type components []*Component
+
+// checkComponents refuses what no playground has written, and finds the nodes.
 func (c *cluster) checkComponents() error {
 	for i, m := range c.Components {
 		if m == nil {
 			return fmt.Errorf("its component %d is empty", i+1)
 		}
 		parts := componentName.FindStringSubmatch(m.Name)
-		if parts == nil || parts[2] != m.Node || c.node(m.Node) == nil || c.component(m.Name) != m {
+		m.beside = c.node(m.Node)
+		if parts == nil || parts[2] != m.Node || m.beside == nil || c.Components.named(m.Name) != m {
 			return fmt.Errorf("its component %d has no name of its own", i+1)
 		}
 	}
 	return nil
 }
 
-func (c *cluster) component(name string) *Component {
-	for _, m := range c.Components {
+func (of components) named(name string) *Component {
+	for _, m := range of {
 		if m.Name == name {
 			return m
 		}
@@ -99,7 +104,7 @@ func (c *cluster) planComponents(o Options) error {
 		}
 		for _, n := range c.Nodes[:min(maxComponents, len(c.Nodes))] {
 			name := program + "-" + n.Name
-			c.Components = append(c.Components, &Component{Name: name, Node: n.Name, Program: file, Log: filepath.Join(c.dir, componentLog(program, n))})
+			c.Components = append(c.Components, &Component{Name: name, Node: n.Name, beside: n, Program: file, Log: filepath.Join(c.dir, componentLog(program, n))})
 		}
 	}
 	return nil
@@ -131,9 +136,9 @@ func findProgram(program, dir, last string) (string, error) {
 	return filepath.Abs(file)
 }
 
-// componentsOf are the components beside nodes.
-func (c *cluster) componentsOf(nodes []*Node) (out []*Component) {
-	for _, m := range c.Components {
+// beside are the components beside nodes.
+func (of components) beside(nodes []*Node) (out components) {
+	for _, m := range of {
 		if slices.ContainsFunc(nodes, func(n *Node) bool { return n.Name == m.Node }) {
 			out = append(out, m)
 		}
@@ -156,10 +161,10 @@ func (c *cluster) setArguments(o Options) error {
 		return err
 	}
 	for _, m := range c.Components {
-		m.Arguments = []string{"--kubeconfig=" + c.kubeconfigOf(m), "--secure-port=0"}
+		m.Arguments = []string{"--kubeconfig=" + m.kubeconfig(), "--secure-port=0"}
 		if m.program() == "kube-controller-manager" {
 			m.Arguments = append(m.Arguments, "--use-service-account-credentials", "--controllers="+others,
-				"--root-ca-file="+filepath.Join(filepath.Dir(c.kubeconfigOf(m)), pki.FileComponentCA))
+				"--root-ca-file="+filepath.Join(filepath.Dir(m.kubeconfig()), pki.FileComponentCA))
 		}
 	}
 	return c.write()
@@ -194,7 +199,7 @@ func (c *cluster) controllers() ([]string, error) {
 
 // startComponent starts the process that keeps a component running, and notes its pid.
 func (c *cluster) startComponent(m *Component) error {
-	child, log, err := c.background(m.Log, append([]string{"dev", KeepCommand, c.kubeconfigOf(m), m.Program}, m.Arguments...)...)
+	child, log, err := c.background(m.Log, append([]string{"dev", KeepCommand, m.kubeconfig(), m.Program}, m.Arguments...)...)
 	if err != nil {
 		return err
 	}
@@ -209,8 +214,8 @@ func (c *cluster) startComponent(m *Component) error {
 
 // startComponents starts those beside nodes that do not run, and calls started for each.
 func (c *cluster) startComponents(nodes []*Node, started func(*Component)) error {
-	for _, m := range c.componentsOf(nodes) {
-		if c.runs(m) {
+	for _, m := range c.Components.beside(nodes) {
+		if m.runs() {
 			continue
 		}
 		if err := c.startComponent(m); err != nil {
@@ -224,7 +229,7 @@ func (c *cluster) startComponents(nodes []*Node, started func(*Component)) error
 // reap waits for a component's process, if it ends before this one.
 func reap(m *Component) { go func() { _ = m.child.Wait() }() }
 
-func (c *cluster) runs(m *Component) bool { return stateOf(m.PID, c.kubeconfigOf(m)) != absent }
+func (m *Component) runs() bool { return stateOf(m.PID, m.kubeconfig()) != absent }
 
 // componentFile is the kubeconfig of what a process keeps running, or "".
 func componentFile(args []string) string {
@@ -236,13 +241,13 @@ func componentFile(args []string) string {
 	return ""
 }
 
-// refreshComponents corrects the pids, as refresh does.
-func (c *cluster) refreshComponents(living map[string][]int) {
-	for _, m := range c.Components {
-		pids := living[c.kubeconfigOf(m)]
+// refresh corrects the pids, as a cluster's does.
+func (of components) refresh(living map[string][]int) {
+	for _, m := range of {
+		pids := living[m.kubeconfig()]
 		m.more = nil
 		switch {
-		case len(pids) == 0 && !c.runs(m):
+		case len(pids) == 0 && !m.runs():
 			m.PID = 0
 		case len(pids) > 0 && !slices.Contains(pids, m.PID):
 			m.PID = pids[0]
@@ -255,27 +260,27 @@ func (c *cluster) refreshComponents(living map[string][]int) {
 	}
 }
 
-// stopComponents ends components, gently first, and waits until they are gone.
-func (c *cluster) stopComponents(ctx context.Context, out io.Writer, components []*Component) error {
+// stop ends components, gently first, and waits until they are gone.
+func (of components) stop(ctx context.Context, out io.Writer) error {
 	gently, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	var errs []error
 	var stopped []*Component
-	for _, m := range components {
-		if c.runs(m) {
+	for _, m := range of {
+		if m.runs() {
 			stopped = append(stopped, m)
 			errs = append(errs, signal(m.Name, m.pids(), syscall.SIGTERM))
 		}
 	}
 	for _, m := range stopped {
-		if waitGone(gently, c.kubeconfigOf(m), m.pids()) {
+		if waitGone(gently, m.kubeconfig(), m.pids()) {
 			fmt.Fprintf(out, "%s has stopped\n", m.Name)
 			continue
 		}
 		// The kernel ends the program with the process that keeps it.
 		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", m.Name, stopWithin), signal(m.Name, m.pids(), syscall.SIGKILL))
 		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
-		if !waitGone(killed, c.kubeconfigOf(m), m.pids()) {
+		if !waitGone(killed, m.kubeconfig(), m.pids()) {
 			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", m.Name, m.PID))
 		}
 		cancel()
@@ -296,17 +301,17 @@ func (m *Component) keeps() bool {
 }
 
 // split tells the names of nodes from those of components.
-func (c *cluster) split(names []string) (nodes []*Node, components []*Component, err error) {
+func (c *cluster) split(names []string) (nodes []*Node, of components, err error) {
 	var rest []string
 	for _, name := range names {
-		if m := c.component(name); m != nil {
-			components = append(components, m)
+		if m := c.Components.named(name); m != nil {
+			of = append(of, m)
 		} else {
 			rest = append(rest, name)
 		}
 	}
 	nodes, err = c.choose(rest)
-	return nodes, components, err
+	return nodes, of, err
 }
 
 // printComponents says where the control plane is.

@@ -197,7 +197,7 @@ func (c *cluster) refresh() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	living, components := c.processes()
-	c.refreshComponents(components)
+	c.Components.refresh(components)
 	for _, n := range c.Nodes {
 		pids := living[n]
 		if len(pids) == 0 {
@@ -237,7 +237,7 @@ func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error
 	if len(nodes) == 0 {
 		nodes = c.Nodes
 	}
-	first := c.stopComponents(ctx, out, c.componentsOf(nodes))
+	first := c.Components.beside(nodes).stop(ctx, out)
 	gently, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	errs := []error{first}

@@ -16,13 +16,13 @@ import (
 // lacks asks a node that serves and is not ready for the cluster's status. lack is set if
 // it cannot be ready before others run, and says which and how to start them; missing is
 // what else keeps it. lostData says that it never can: see there.
-func (c *cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string, lostData bool) {
-	st, ok := n.clusterStatus(ctx, client)
+func (w *wait) lacks(ctx context.Context, n *Node) (lack, missing string, lostData bool) {
+	st, ok := n.clusterStatus(ctx, w.client)
 	if !ok {
 		return "", "", false
 	}
 	// Others may have been started meanwhile.
-	now, err := readCluster(c.dir)
+	now, err := readCluster(w.c.dir)
 	if err != nil {
 		return "", "", false
 	}
@@ -30,7 +30,7 @@ func (c *cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack
 	if st.Waiting != "" {
 		for _, other := range now.runningNodes() {
 			if other.Name != n.Name {
-				seen, ok := other.clusterStatus(ctx, client)
+				seen, ok := other.clusterStatus(ctx, w.client)
 				lostData = lostData || ok && n.isReplacedIn(seen, st.AnsweredBy)
 			}
 		}

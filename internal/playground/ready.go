@@ -106,7 +106,7 @@ func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string
 			if err == nil && time.Since(asked) > askEvery {
 				asked = time.Now()
 				var lost bool
-				lack, missing, lost = w.c.lacks(ctx, w.client, n)
+				lack, missing, lost = w.lacks(ctx, n)
 				if lost {
 					return "", lostData{n}
 				}

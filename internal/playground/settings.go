@@ -43,7 +43,7 @@ func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 // setComponents has a node write the credentials of the components beside it, if there are any.
 func (c *cluster) setComponents(n *Node, settings map[string]any) {
 	const setting = "component-kubeconfigs"
-	if len(c.componentsOf([]*Node{n})) == 0 {
+	if len(c.Components.beside([]*Node{n})) == 0 {
 		delete(settings, setting)
 		return
 	}

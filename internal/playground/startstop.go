@@ -66,7 +66,7 @@ func startBeside(ctx context.Context, dir string, nodes []*Node, components []*C
 		fmt.Fprintf(out, "%s runs (pid %d)\n", m.Name, m.PID)
 	}
 	for _, m := range components {
-		if m := c.component(m.Name); m != nil && !c.runs(m) {
+		if m := c.Components.named(m.Name); m != nil && !m.runs() {
 			if err := c.startComponent(m); err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ func startNodes(ctx context.Context, dir string, names []string) (c *cluster, ra
 		return nil, nil, err
 	}
 	for _, m := range components {
-		if c.runs(m) {
+		if m.runs() {
 			ran = append(ran, m.Name)
 		}
 	}
@@ -140,16 +140,16 @@ func Stop(ctx context.Context, dir string, names []string, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 && len(c.runningNodes()) == 0 && !slices.ContainsFunc(c.Components, c.runs) {
+	if len(names) == 0 && len(c.runningNodes()) == 0 && !slices.ContainsFunc(c.Components, (*Component).runs) {
 		fmt.Fprintf(out, "nothing runs in %s\n", rel(c.dir))
 		return nil
 	}
 	for _, m := range components {
-		if !c.runs(m) {
+		if !m.runs() {
 			fmt.Fprintf(out, "%s does not run\n", m.Name)
 		}
 	}
-	if err := c.stopComponents(ctx, out, components); err != nil || len(names) > 0 && len(nodes) == 0 {
+	if err := components.stop(ctx, out); err != nil || len(names) > 0 && len(nodes) == 0 {
 		c.refresh()
 		return errors.Join(err, c.write())
 	}
