@@ -3,7 +3,6 @@ package playground
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/membership/pki"
@@ -260,35 +258,16 @@ func (of components) refresh(living map[string][]int) {
 	}
 }
 
-// stop ends components, gently first, and waits until they are gone.
+// stop ends components, as stopAll says.
 func (of components) stop(ctx context.Context, out io.Writer) error {
-	gently, cancel := context.WithTimeout(ctx, stopWithin)
-	defer cancel()
-	var errs []error
-	var stopped []*Component
+	var running []processes
 	for _, m := range of {
-		if m.runs() {
-			stopped = append(stopped, m)
-			errs = append(errs, signal(m.Name, m.pids(), syscall.SIGTERM))
+		if m.runs() { // with a process that is killed the kernel ends the program that it keeps
+			running = append(running, processes{m.Name, m.kubeconfig(), append([]int{m.PID}, m.more...)})
 		}
 	}
-	for _, m := range stopped {
-		if waitGone(gently, m.kubeconfig(), m.pids()) {
-			fmt.Fprintf(out, "%s has stopped\n", m.Name)
-			continue
-		}
-		// The kernel ends the program with the process that keeps it.
-		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", m.Name, stopWithin), signal(m.Name, m.pids(), syscall.SIGKILL))
-		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
-		if !waitGone(killed, m.kubeconfig(), m.pids()) {
-			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", m.Name, m.PID))
-		}
-		cancel()
-	}
-	return errors.Join(errs...)
+	return stopAll(ctx, out, running)
 }
-
-func (m *Component) pids() []int { return append([]int{m.PID}, m.more...) }
 
 // keeps reports whether the process that keeps a component running has it running now. Where the kernel
 // does not say which children a thread has, it does.

@@ -26,12 +26,12 @@ func (t *Target) end(ctx context.Context, name string, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	if err := n.signal(s); err != nil {
+	if err := n.processes().signal(s); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
-	if !n.waitGone(ctx) {
+	if !n.processes().waitGone(ctx) {
 		return fmt.Errorf("%s has not ended after %s", name, s)
 	}
 	return t.means.ended(n)
@@ -43,7 +43,7 @@ func (t *Target) Pause(name string) error {
 	if err != nil {
 		return err
 	}
-	return n.signal(syscall.SIGSTOP)
+	return n.processes().signal(syscall.SIGSTOP)
 }
 
 // Resume lets a process go on that was stopped by Pause.
@@ -52,7 +52,7 @@ func (t *Target) Resume(name string) error {
 	if err != nil {
 		return err
 	}
-	return n.signal(syscall.SIGCONT)
+	return n.processes().signal(syscall.SIGCONT)
 }
 
 // Start starts the process of a node that has none. It is not awaited.
@@ -100,7 +100,7 @@ func (t *Target) Mend(ctx context.Context) error {
 	errs := []error{t.means.mend()}
 	for _, n := range t.Nodes {
 		if n.Running() {
-			errs = append(errs, n.signal(syscall.SIGCONT))
+			errs = append(errs, n.processes().signal(syscall.SIGCONT))
 		} else {
 			errs = append(errs, t.start(ctx, n))
 		}

@@ -143,10 +143,10 @@ func stateOf(pid int, marker string) int {
 	return alive
 }
 
-// processes are the nodes' processes that live, whatever cluster.json says: a command
+// living are the nodes' processes that live, whatever cluster.json says: a command
 // that was killed may have started one and not noted it. components are those that keep
 // components running, by their kubeconfigs.
-func (c *cluster) processes() (nodes map[*Node][]int, components map[string][]int) {
+func (c *cluster) living() (nodes map[*Node][]int, components map[string][]int) {
 	nodes, components = map[*Node][]int{}, map[string][]int{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -196,7 +196,7 @@ func (c *cluster) refresh() {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	living, components := c.processes()
+	living, components := c.living()
 	c.Components.refresh(components)
 	for _, n := range c.Nodes {
 		pids := living[n]
@@ -238,26 +238,44 @@ func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error
 		nodes = c.Nodes
 	}
 	first := c.Components.beside(nodes).stop(ctx, out)
-	gently, cancel := context.WithTimeout(ctx, stopWithin)
-	defer cancel()
-	errs := []error{first}
-	var stopped []*Node
+	var running []processes
 	for _, n := range nodes {
 		if n.Running() {
-			stopped = append(stopped, n)
-			// A paused node takes no signal before it goes on.
-			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
+			running = append(running, n.processes())
 		}
 	}
-	for _, n := range stopped {
-		if n.waitGone(gently) {
-			fmt.Fprintf(out, "%s has stopped\n", n.Name)
+	return errors.Join(first, stopAll(ctx, out, running))
+}
+
+// processes are those of a node, or of a component.
+type processes struct {
+	name   string
+	marker string // in their command lines, and in no other
+	pids   []int  // of one, and of others that should not be
+}
+
+func (n *Node) processes() processes {
+	return processes{n.Name, n.settingsFile(), append([]int{n.PID}, n.more...)}
+}
+
+// stopAll ends processes, gently first, and waits until they are gone.
+func stopAll(ctx context.Context, out io.Writer, running []processes) error {
+	gently, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	var errs []error
+	for _, p := range running {
+		// One that is paused takes no signal before it goes on.
+		errs = append(errs, p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT))
+	}
+	for _, p := range running {
+		if p.waitGone(gently) {
+			fmt.Fprintf(out, "%s has stopped\n", p.name)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), n.signal(syscall.SIGKILL))
+		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", p.name, stopWithin), p.signal(syscall.SIGKILL))
 		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
-		if !n.waitGone(killed) {
-			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", n.Name, n.PID))
+		if !p.waitGone(killed) {
+			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", p.name, p.pids[0]))
 		}
 		cancel()
 	}
@@ -265,27 +283,19 @@ func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error
 }
 
 // signal sends a signal; a process that has gone meanwhile needs none.
-func (n *Node) signal(s syscall.Signal) error { return signal(n.Name, n.pids(), s) }
-
-func (n *Node) pids() []int { return append([]int{n.PID}, n.more...) }
-
-// signal sends a signal to the processes of what is called name.
-func signal(name string, pids []int, s syscall.Signal) error {
-	for _, pid := range pids {
+func (p processes) signal(s syscall.Signal) error {
+	for _, pid := range p.pids {
 		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("%s to %s: %w", s, name, err)
+			return fmt.Errorf("%s to %s: %w", s, p.name, err)
 		}
 	}
 	return nil
 }
 
-// waitGone waits until the node's processes are gone, at most until ctx ends.
-func (n *Node) waitGone(ctx context.Context) bool { return waitGone(ctx, n.settingsFile(), n.pids()) }
-
-// waitGone waits until processes with a marker are gone, at most until ctx ends.
-func waitGone(ctx context.Context, marker string, pids []int) bool {
-	for _, pid := range pids {
-		for stateOf(pid, marker) != absent {
+// waitGone waits until they are gone, at most until ctx ends.
+func (p processes) waitGone(ctx context.Context) bool {
+	for _, pid := range p.pids {
+		for stateOf(pid, p.marker) != absent {
 			select {
 			case <-ctx.Done():
 				return false

@@ -19,26 +19,9 @@ import (
 
 // waitReady waits until the nodes are ready: until the processes that were started, and
 // no others, answer /readyz. It fails at once when one of them exits, with the reason. A
-// wait that lasts says on messages what for.
-func (c *cluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*Node) error {
-	w, err := c.newWait(messages)
-	if err != nil {
-		return err
-	}
-	defer w.end()
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	for _, n := range nodes {
-		if _, err := w.until(ctx, n, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitServing is waitReady for nodes that may be alone: those that serve, and cannot be
+// wait that lasts says on messages what for. If the nodes may be alone, those that serve, and cannot be
 // ready before others run, are not waited for. Then it returns what is lacking.
-func (c *cluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*Node) (lack string, err error) {
+func (c *cluster) waitReady(ctx context.Context, messages io.Writer, mayBeAlone bool, nodes ...*Node) (lack string, err error) {
 	w, err := c.newWait(messages)
 	if err != nil {
 		return "", err
@@ -47,7 +30,7 @@ func (c *cluster) waitServing(ctx context.Context, messages io.Writer, nodes ...
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	for _, n := range nodes {
-		why, err := w.until(ctx, n, true)
+		why, err := w.until(ctx, n, mayBeAlone)
 		if err != nil {
 			return "", err
 		}

@@ -21,7 +21,7 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 	if err != nil {
 		return err
 	}
-	lack, err := c.waitServing(ctx, messages, nodes...)
+	lack, err := c.waitReady(ctx, messages, true, nodes...)
 	if err != nil {
 		if ctx.Err() != nil {
 			return Stopped(fmt.Sprintf("%s may not be ready yet: %s dev status --data-dir %s", words.And(names), self(), rel(c.dir)))

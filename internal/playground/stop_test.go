@@ -30,7 +30,7 @@ func TestStop(t *testing.T) {
 			}
 		}
 		if name != "n3" {
-			if err := n.signal(syscall.SIGSTOP); err != nil {
+			if err := n.processes().signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 		}

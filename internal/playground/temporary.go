@@ -104,7 +104,7 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 			return nil, nil, errors.Join(err, end())
 		}
 	}
-	if err := c.waitReady(ctx, progress, first...); err != nil {
+	if _, err := c.waitReady(ctx, progress, false, first...); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	if t, err = c.target(); err != nil {
