@@ -40,14 +40,7 @@ type apiServiceKeeper struct {
 
 func (k *apiServiceKeeper) run(ctx context.Context) error {
 	k.done = map[string]bool{}
-	return k.onChange(ctx, []string{apiServicesTable, crd.Table}, 0, func() (again bool, _ error) {
-		err := k.sync(ctx)
-		if err != nil && ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		k.reports.tried("cannot keep the APIServices, retrying", err)
-		return err != nil, nil
-	})
+	return k.keep(ctx, []string{apiServicesTable, crd.Table}, 0, "cannot keep the APIServices, retrying", k.sync)
 }
 
 func (k *apiServiceKeeper) sync(ctx context.Context) error {

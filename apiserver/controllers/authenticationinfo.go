@@ -25,14 +25,8 @@ type authenticationPublisher struct {
 }
 
 func (p *authenticationPublisher) run(ctx context.Context) error {
-	return p.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
-		err := p.publish(ctx)
-		if err != nil && ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		p.reports.tried("cannot write the ConfigMap for aggregated API servers, retrying", err, "namespace", metav1.NamespaceSystem, "name", authenticationName)
-		return err != nil, nil
-	})
+	return p.keep(ctx, []string{objects.NamespacesTable}, authenticationLook, "cannot write the ConfigMap for aggregated API servers, retrying", p.publish,
+		"namespace", metav1.NamespaceSystem, "name", authenticationName)
 }
 
 func (p *authenticationPublisher) publish(ctx context.Context) error {

@@ -68,6 +68,18 @@ func (b base) onChange(ctx context.Context, tables []string, period time.Duratio
 	}
 }
 
+// keep calls step as onChange does, again after an error, and says once what failed.
+func (b base) keep(ctx context.Context, tables []string, period time.Duration, failed string, step func(ctx context.Context) error, about ...any) error {
+	return b.onChange(ctx, tables, period, func() (again bool, _ error) {
+		err := step(ctx)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		b.reports.tried(failed, err, about...)
+		return err != nil, nil
+	})
+}
+
 // pause waits, and reports whether ctx has not ended meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)

@@ -39,13 +39,7 @@ type flowControlSync struct {
 }
 
 func (s *flowControlSync) run(ctx context.Context) error {
-	return s.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
-		err := s.sync(ctx)
-		if ctx.Err() == nil {
-			s.reports.tried("cannot sync flow control objects, retrying", err)
-		}
-		return err != nil, nil
-	})
+	return s.keep(ctx, fairness.Tables[:], flowControlPeriod, "cannot sync flow control objects, retrying", s.sync)
 }
 
 func (s *flowControlSync) sync(ctx context.Context) error {

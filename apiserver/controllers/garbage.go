@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -364,34 +365,21 @@ func (c *collector) orphan(ctx context.Context, o *object, may mayWait) error {
 			return needsOutside{group}
 		}
 	}
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		next   int
-		failed []error
-	)
-	for range min(garbageWorkers, len(targets)) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				if next == len(targets) || len(failed) > 0 {
-					mu.Unlock()
-					return
-				}
-				t := targets[next]
-				next++
-				mu.Unlock()
-				if err := c.dropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !apierrors.IsNotFound(err) {
-					mu.Lock()
-					failed = append(failed, err)
-					mu.Unlock()
-				}
+	workers, first := errgroup.WithContext(ctx)
+	workers.SetLimit(garbageWorkers)
+	for _, t := range targets {
+		workers.Go(func() error {
+			if first.Err() != nil {
+				return nil // another one has failed
 			}
+			if err := c.dropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if len(failed) > 0 {
-		return errors.Join(failed...)
+	if err := workers.Wait(); err != nil {
+		return err
 	}
 	return c.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerOrphanDependents)
 }

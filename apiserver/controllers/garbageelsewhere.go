@@ -47,12 +47,8 @@ func (c *collector) reportElsewhere(ctx context.Context, o *object, owner ownerR
 
 // isElsewhere reports whether an owner is in any namespace.
 func isElsewhere(s *objects.Store, owner ownerReference) (bool, error) {
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return false, nil
-	}
-	res := servedKind(s.Tables().Registry, gv.WithKind(owner.Kind))
-	if res == nil || res.Virtual || !res.Namespaced {
+	res := servedKind(s.Tables().Registry, owner)
+	if res == nil || !res.Namespaced {
 		return false, nil
 	}
 	namespaces, err := s.Range(objects.NamespacesTable, "")

@@ -27,13 +27,9 @@ func objectHere(s *objects.Store, key objectKey) (*object, error) {
 // ownerStateHere says what an object's reference leads to, as this node sees it. An owner is
 // looked for in the dependent's own namespace, or among those without one.
 func ownerStateHere(s *objects.Store, key objectKey, o ownerReference) (ownerState, error) {
-	gv, err := schema.ParseGroupVersion(o.APIVersion)
-	if err != nil {
-		return ownerUnknown, nil
-	}
 	tables := s.Tables()
-	res := servedKind(tables.Registry, gv.WithKind(o.Kind))
-	if res == nil || res.Virtual {
+	res := servedKind(tables.Registry, o)
+	if res == nil {
 		return ownerUnknown, nil
 	}
 	namespace, _ := objects.SplitKey(tables.ByName[key.Table], key.Key)
@@ -59,14 +55,18 @@ func ownerStateHere(s *objects.Store, key objectKey, o ownerReference) (ownerSta
 	return ownerThere, nil
 }
 
-// servedKind returns the resource of a kind, in another version if that one is not served any more: the uid says which
+// servedKind returns the resource of an owner's kind, in another version if that one is not served any more: the uid says which
 // object it is. Upstream waits for the version for ever (kubernetes#102641). Nil: no version is served.
-func servedKind(served *kinds.Registry, gvk schema.GroupVersionKind) *kinds.Resource {
-	if res := served.LookupKind(gvk); res != nil {
+func servedKind(served *kinds.Registry, o ownerReference) *kinds.Resource {
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	if err != nil {
+		return nil
+	}
+	if res := served.LookupKind(gv.WithKind(o.Kind)); res != nil && !res.Virtual {
 		return res
 	}
 	for _, res := range served.All() {
-		if res.Group == gvk.Group && res.Kind == gvk.Kind && !res.Virtual {
+		if res.Group == gv.Group && res.Kind == o.Kind && !res.Virtual {
 			return res
 		}
 	}

@@ -18,11 +18,7 @@ func EnsureRoles(ctx context.Context, s *objects.Store, log *slog.Logger) error 
 type roleAggregator struct{ base }
 
 func (a roleAggregator) run(ctx context.Context) error {
-	return a.onChange(ctx, []string{rbac.ClusterRolesTable}, 0, func() (again bool, _ error) {
-		err := rbac.Aggregate(ctx, a.objects.Storage, a.api)
-		if ctx.Err() == nil {
-			a.reports.tried("cannot aggregate rules of ClusterRoles, retrying", err, "retry", retryDelay)
-		}
-		return err != nil, nil
-	})
+	return a.keep(ctx, []string{rbac.ClusterRolesTable}, 0, "cannot aggregate rules of ClusterRoles, retrying", func(ctx context.Context) error {
+		return rbac.Aggregate(ctx, a.objects.Storage, a.api)
+	}, "retry", retryDelay)
 }
