@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/access/auth"
@@ -10,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -136,6 +138,28 @@ func (b base) writeStatus(
 		return false, nil
 	}
 	return changed && err == nil, err
+}
+
+// keepConfigMap makes a ConfigMap what alter makes of it, which reports whether it has changed anything. It is no
+// error if its namespace is gone or on its way out, or if another one has just made it: that change wakes a loop again.
+func (b base) keepConfigMap(ctx context.Context, namespace, name string, alter func(*corev1.ConfigMap) (changed bool)) error {
+	var m corev1.ConfigMap
+	err := b.api.Get(ctx, mapsGVR, namespace, name, &m)
+	absent := apierrors.IsNotFound(err)
+	switch changed := alter(&m); {
+	case absent:
+		m.Namespace, m.Name = namespace, name
+		err = b.api.Create(ctx, mapsGVR, namespace, &m)
+		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil
+		}
+	case err == nil && changed:
+		err = b.api.Update(ctx, mapsGVR, namespace, name, &m)
+	}
+	if err != nil {
+		return fmt.Errorf("publish ConfigMap %s in %s: %w", name, namespace, err)
+	}
+	return nil
 }
 
 // Users in whose name the node's own loops delete, or read at aggregated API servers: whom admission and aggregated API servers

@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -110,33 +109,15 @@ func ofRoots(t *mvcc.Table, after, upTo proto.Revision) bool {
 	}
 }
 
-// publish makes the ConfigMap of a namespace what it should be. It is no error if the
-// namespace is gone or on its way out.
+// publish makes the ConfigMap of a namespace what it should be.
 func (p *rootsPublisher) publish(ctx context.Context, namespace string) error {
 	want := map[string]string{rootsKey: string(p.roots)}
-	var has corev1.ConfigMap
-	err := p.api.Get(ctx, mapsGVR, namespace, rootsName, &has)
-	switch {
-	case apierrors.IsNotFound(err):
-		made := &corev1.ConfigMap{Data: want}
-		made.Namespace, made.Name, made.Annotations = namespace, rootsName, map[string]string{rootsAbout: rootsText}
-		err = p.api.Create(ctx, mapsGVR, namespace, made)
-		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil // another one's change wakes this loop again
+	return p.keepConfigMap(ctx, namespace, rootsName, func(m *corev1.ConfigMap) (changed bool) {
+		changed = !maps.Equal(m.Data, want) || m.Annotations[rootsAbout] == ""
+		if m.Data = want; m.Annotations == nil {
+			m.Annotations = map[string]string{}
 		}
-	case err == nil && maps.Equal(has.Data, want) && has.Annotations[rootsAbout] != "":
-		return nil
-	case err == nil:
-		has.Data = want
-		has.Annotations = maps.Clone(has.Annotations)
-		if has.Annotations == nil {
-			has.Annotations = map[string]string{}
-		}
-		has.Annotations[rootsAbout] = rootsText
-		err = p.api.Update(ctx, mapsGVR, namespace, rootsName, &has)
-	}
-	if err != nil {
-		return fmt.Errorf("publish the roots in %s: %w", namespace, err)
-	}
-	return nil
+		m.Annotations[rootsAbout] = rootsText
+		return changed
+	})
 }
