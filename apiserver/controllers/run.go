@@ -70,7 +70,7 @@ func (m *Manager) Run(ctx context.Context, node Leadership) error {
 func (m *Manager) enabled() []controller {
 	var out []controller
 	for _, c := range m.table {
-		if slices.Contains(m.cfg.Controllers, c.name) && (c.serves == nil || c.serves(m.objects, &m.cfg)) {
+		if slices.Contains(m.cfg.Controllers, c.name) && c.loop(base{objects: m.objects}, &m.cfg) != nil {
 			out = append(out, c)
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/quorate/quorate/apiserver/objects"
 )
 
 // leadership is a node that leads when a test says so.
@@ -185,7 +183,7 @@ func TestTerms(t *testing.T) {
 			return fmt.Errorf("read: %w", ctx.Err())
 		})}
 		once := controller{name: "once", loop: always(func(context.Context) error { return nil })}
-		off := controller{name: "off", serves: func(*objects.Store, *Config) bool { return false }}
+		off := controller{name: "off", loop: always(nil)}
 		m := managerOf(&lines, seen, lasting, once, off)
 		node := newLeadership(false)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/quoratev1"
 )
 
@@ -54,14 +53,13 @@ type loop func(ctx context.Context) error
 // controller is a row of the table: a loop, and when it runs.
 type controller struct {
 	name Name
-	// loop returns the work of one run, with what it needs of the configuration.
+	// loop returns the work of one run, with what it needs of the configuration; nil if there is nothing to do
+	// with these settings.
 	loop func(b base, cfg *Config) loop
 	// pause before it is called again. Default: retryDelay.
 	pause time.Duration
 	// failed is the line in the log then. Default: "controller failed, restarting".
 	failed string
-	// serves reports whether there is something to do with these settings. Nil: always.
-	serves func(s *objects.Store, cfg *Config) bool
 	// manager: kube-controller-manager has one of this name, which must not do the same work.
 	manager bool
 	// needed says why it cannot be switched off, also by a list that does not name it. Empty: it can.
@@ -70,79 +68,49 @@ type controller struct {
 
 // table are all controllers.
 var table = []controller{
-	{
-		name: NamespaceController, manager: true,
-		loop: func(b base, cfg *Config) loop {
-			return (&emptier{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
-		},
-	},
-	{
-		name: GarbageController, manager: true,
-		loop: func(b base, cfg *Config) loop {
-			return (&collector{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
-		},
-		serves: func(s *objects.Store, _ *Config) bool { return s.GarbageCollector },
-	},
+	{name: NamespaceController, manager: true, loop: func(b base, cfg *Config) loop {
+		return (&emptier{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
+	}},
+	{name: GarbageController, manager: true, loop: func(b base, cfg *Config) loop {
+		return when(b.objects.GarbageCollector, (&collector{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run)
+	}},
 	{name: EventTTLController, loop: func(b base, _ *Config) loop { return expirer{b}.run }},
 	{name: AccountController, manager: true, loop: func(b base, _ *Config) loop { return accountMaker{b}.run }},
-	{
-		name: KubernetesController, loop: func(b base, cfg *Config) loop { return (&serviceSync{b, cfg.Servers}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Servers.List != nil },
-	},
-	{
-		name: MemberController, failed: "showing the members as objects failed, restarting",
-		loop: func(b base, cfg *Config) loop { return (&memberSync{base: b, members: cfg.Members}).run },
-		serves: func(s *objects.Store, cfg *Config) bool {
-			return cfg.Members.Ask != nil && s.Kinds().Lookup(quoratev1.Resource) != nil
-		},
-	},
-	{
-		name: RootCAController, manager: true, loop: func(b base, cfg *Config) loop { return (&rootsPublisher{base: b, roots: cfg.Roots}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return len(cfg.Roots) > 0 },
-	},
+	{name: KubernetesController, loop: func(b base, cfg *Config) loop {
+		return when(cfg.Servers.List != nil, (&serviceSync{b, cfg.Servers}).run)
+	}},
+	{name: MemberController, failed: "showing the members as objects failed, restarting", loop: func(b base, cfg *Config) loop {
+		return when(cfg.Members.Ask != nil && b.objects.Kinds().Lookup(quoratev1.Resource) != nil, (&memberSync{base: b, members: cfg.Members}).run)
+	}},
+	{name: RootCAController, manager: true, loop: func(b base, cfg *Config) loop {
+		return when(len(cfg.Roots) > 0, (&rootsPublisher{base: b, roots: cfg.Roots}).run)
+	}},
 	{name: PolicyStatusController, manager: true, loop: func(b base, _ *Config) loop { return policyChecker{b}.run }},
-	{
-		name: ResourceQuotaController, manager: true, failed: "showing what quotas count failed, restarting",
-		loop: func(b base, cfg *Config) loop {
-			return (&quotaSync{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
-		},
-	},
-	{
-		name: RequestSigningController, manager: true, loop: func(b base, cfg *Config) loop { return (&signer{b, cfg.Signing}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Signing.Authority != nil },
-	},
-	{
-		name: RequestApprovingController, manager: true, loop: func(b base, cfg *Config) loop { return (&approver{b, cfg.Authorizer}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authorizer != nil },
-	},
+	{name: ResourceQuotaController, manager: true, failed: "showing what quotas count failed, restarting", loop: func(b base, cfg *Config) loop {
+		return (&quotaSync{base: b, published: cfg.Published, aggregator: cfg.Aggregator}).run
+	}},
+	{name: RequestSigningController, manager: true, loop: func(b base, cfg *Config) loop {
+		return when(cfg.Signing.Authority != nil, (&signer{b, cfg.Signing}).run)
+	}},
+	{name: RequestApprovingController, manager: true, loop: func(b base, cfg *Config) loop { return when(cfg.Authorizer != nil, (&approver{b, cfg.Authorizer}).run) }},
 	{name: RequestCleanerController, manager: true, loop: func(b base, _ *Config) loop { return requestCleaner{b}.run }},
 	{name: BootstrapSignerController, manager: true, loop: func(b base, _ *Config) loop { return (&clusterInfoSigner{base: b}).run }},
 	{name: TokenCleanerController, manager: true, loop: func(b base, _ *Config) loop { return tokenCleaner{b}.run }},
-	{
-		name: KubeadmConfigController,
-		loop: func(b base, cfg *Config) loop {
-			return (&joiningPublisher{base: b, Joining: cfg.Joining, members: cfg.Servers.List, blocks: cfg.ServiceBlocks, roots: cfg.Roots}).run
-		},
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Joining.Server != nil },
-	},
-	{
-		name: AutoregistrationController, failed: "keeping the APIServices failed, restarting",
-		loop: func(b base, cfg *Config) loop { return (&apiServiceKeeper{base: b, definitions: cfg.Definitions}).run },
-	},
-	{
-		name: AvailabilityController, failed: "checking APIServices failed, restarting",
-		loop:   func(b base, cfg *Config) loop { return (&availability{base: b, aggregator: cfg.Aggregator}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Aggregator != nil },
-	},
-	{
-		name: ClusterAuthenticationController, failed: "publishing the authorities of clients failed, restarting",
-		loop:   func(b base, cfg *Config) loop { return (&authenticationPublisher{b, cfg.Authentication}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Authentication != nil },
-	},
-	{
-		name: ClusterRoleAggregationController, manager: true, failed: "aggregating roles failed, retrying",
-		loop: func(b base, _ *Config) loop { return roleAggregator{b}.run },
-	},
+	{name: KubeadmConfigController, loop: func(b base, cfg *Config) loop {
+		return when(cfg.Joining.Server != nil, (&joiningPublisher{base: b, Joining: cfg.Joining, members: cfg.Servers.List, blocks: cfg.ServiceBlocks, roots: cfg.Roots}).run)
+	}},
+	{name: AutoregistrationController, failed: "keeping the APIServices failed, restarting", loop: func(b base, cfg *Config) loop {
+		return (&apiServiceKeeper{base: b, definitions: cfg.Definitions}).run
+	}},
+	{name: AvailabilityController, failed: "checking APIServices failed, restarting", loop: func(b base, cfg *Config) loop {
+		return when(cfg.Aggregator != nil, (&availability{base: b, aggregator: cfg.Aggregator}).run)
+	}},
+	{name: ClusterAuthenticationController, failed: "publishing the authorities of clients failed, restarting", loop: func(b base, cfg *Config) loop {
+		return when(cfg.Authentication != nil, (&authenticationPublisher{b, cfg.Authentication}).run)
+	}},
+	{name: ClusterRoleAggregationController, manager: true, failed: "aggregating roles failed, retrying", loop: func(b base, _ *Config) loop {
+		return roleAggregator{b}.run
+	}},
 	{
 		name: SystemNamespacesController,
 		loop: func(b base, _ *Config) loop {
@@ -166,8 +134,9 @@ var table = []controller{
 	},
 	{
 		name: APIExtensionsController, failed: "definition controller failed, restarting",
-		loop:   func(b base, cfg *Config) loop { return (&definitionSync{b, cfg.Definitions}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.Definitions != nil },
+		loop: func(b base, cfg *Config) loop {
+			return when(cfg.Definitions != nil, (&definitionSync{b, cfg.Definitions}).run)
+		},
 		needed: "without it no custom resource is ever served, and no CustomResourceDefinition deleted",
 	},
 	{
@@ -179,10 +148,19 @@ var table = []controller{
 	},
 	{
 		name: FlowControlController, failed: "flow control bootstrap failed, restarting",
-		loop:   func(b base, cfg *Config) loop { return (&flowControlSync{b, cfg.FlowControl}).run },
-		serves: func(_ *objects.Store, cfg *Config) bool { return cfg.FlowControl != nil },
+		loop: func(b base, cfg *Config) loop {
+			return when(cfg.FlowControl != nil, (&flowControlSync{b, cfg.FlowControl}).run)
+		},
 		needed: "--enable-priority-and-fairness=false switches all of it off",
 	},
+}
+
+// when is a loop if there is something to do.
+func when(is bool, run loop) loop {
+	if !is {
+		return nil
+	}
+	return run
 }
 
 // All are the names of all controllers.
