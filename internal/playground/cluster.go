@@ -387,13 +387,15 @@ func (n *Node) removed() bool {
 }
 
 // members are the nodes that were not removed from the cluster.
-func (c *cluster) members() (nodes []*Node) {
+func (c *cluster) members() []*Node { return c.those(func(n *Node) bool { return !n.removed() }) }
+
+func (c *cluster) those(are func(*Node) bool) (out []*Node) {
 	for _, n := range c.Nodes {
-		if !n.removed() {
-			nodes = append(nodes, n)
+		if are(n) {
+			out = append(out, n)
 		}
 	}
-	return nodes
+	return out
 }
 
 // beside are the nodes that will run together when some are started: with those that run,
@@ -411,17 +413,19 @@ func (c *cluster) beside(nodes []*Node) []*Node {
 }
 
 func (c *cluster) node(name string) *Node {
-	for _, n := range c.Nodes {
-		if n.Name == name {
-			return n
-		}
+	return c.find(func(n *Node) bool { return n.Name == name })
+}
+
+// find returns the node that is meant, or nil.
+func (c *cluster) find(is func(*Node) bool) *Node {
+	if i := slices.IndexFunc(c.Nodes, is); i >= 0 {
+		return c.Nodes[i]
 	}
 	return nil
 }
 
-func (c *cluster) names() []string {
-	var names []string
-	for _, n := range c.Nodes {
+func namesOf(nodes []*Node) (names []string) {
+	for _, n := range nodes {
 		names = append(names, n.Name)
 	}
 	return names

@@ -63,7 +63,7 @@ func TestOpenClusterMakesOne(t *testing.T) {
 	o := optionsIn(dir)
 	o.Set = []string{"snapshot-entries=77", "tls-san=a,b"}
 	c := openPlayground(t, o)
-	if got := strings.Join(c.names(), " "); got != "n1 n2 n3" {
+	if got := strings.Join(namesOf(c.Nodes), " "); got != "n1 n2 n3" {
 		t.Fatalf("nodes %s", got)
 	}
 	for _, n := range c.Nodes {
@@ -98,7 +98,7 @@ func TestOpenClusterWithNonvoters(t *testing.T) {
 	o := optionsIn(t.TempDir())
 	o.Nodes, o.Nonvoters = 1, 2
 	c := openPlayground(t, o)
-	if got := strings.Join(c.names(), " "); got != "n1 n2 n3" {
+	if got := strings.Join(namesOf(c.Nodes), " "); got != "n1 n2 n3" {
 		t.Fatalf("nodes %s", got)
 	}
 	for i, n := range c.Nodes {

@@ -70,10 +70,8 @@ func (c *cluster) checkComponents() error {
 }
 
 func (of components) named(name string) *Component {
-	for _, m := range of {
-		if m.Name == name {
-			return m
-		}
+	if i := slices.IndexFunc(of, func(m *Component) bool { return m.Name == name }); i >= 0 {
+		return of[i]
 	}
 	return nil
 }
@@ -135,13 +133,10 @@ func findProgram(program, dir, last string) (string, error) {
 }
 
 // beside are the components beside nodes.
-func (of components) beside(nodes []*Node) (out components) {
-	for _, m := range of {
-		if slices.ContainsFunc(nodes, func(n *Node) bool { return n.Name == m.Node }) {
-			out = append(out, m)
-		}
-	}
-	return out
+func (of components) beside(nodes []*Node) components {
+	return slices.DeleteFunc(slices.Clone(of), func(m *Component) bool {
+		return !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Name == m.Node })
+	})
 }
 
 // setArguments decides the flags of the components. Ports are none of what a playground needs of them, and

@@ -88,8 +88,6 @@ func (c *cluster) remove() (left []string, err error) {
 	var errs []error
 	for _, n := range c.Nodes {
 		errs = append(errs, n.remove())
-	}
-	for _, n := range c.Nodes {
 		for _, program := range pki.Components { // also of a control plane that there is no more
 			errs = append(errs, removeFile(filepath.Join(c.dir, componentLog(program, n))))
 		}

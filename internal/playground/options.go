@@ -117,7 +117,7 @@ func (c *cluster) choice() string {
 
 // everything are the names of the nodes, and of the components beside them.
 func (c *cluster) everything() []string {
-	out := c.names()
+	out := namesOf(c.Nodes)
 	for _, m := range c.Components {
 		out = append(out, m.Name)
 	}

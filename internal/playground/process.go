@@ -215,14 +215,7 @@ func (c *cluster) refresh() {
 }
 
 // runningNodes are those of which a process lives.
-func (c *cluster) runningNodes() (out []*Node) {
-	for _, n := range c.Nodes {
-		if n.Running() {
-			out = append(out, n)
-		}
-	}
-	return out
-}
+func (c *cluster) runningNodes() []*Node { return c.those((*Node).Running) }
 
 // stopWithin is how long the nodes may take to shut down before they are killed,
 // goneWithin how long a killed one may take to be gone.

@@ -66,7 +66,7 @@ func (c *cluster) lackOf(name string, st membership.ClusterStatus) string {
 	}
 	var can, cannot []string
 	for _, m := range st.Members {
-		n := c.at(m.PeerAddress) // it may have no name yet
+		n := c.find(func(n *Node) bool { return n.Peer == m.PeerAddress }) // it may have no name yet
 		switch {
 		case !m.Voter:
 		case n != nil && n.Running():
@@ -91,16 +91,6 @@ func (c *cluster) lackOf(name string, st membership.ClusterStatus) string {
 	return text
 }
 
-// at is the node with a peer address, or nil.
-func (c *cluster) at(peer string) *Node {
-	for _, n := range c.Nodes {
-		if n.Peer == peer {
-			return n
-		}
-	}
-	return nil
-}
-
 // missingOf says why members do not answer.
 func missingOf(st membership.ClusterStatus) string {
 	if st.Waiting != "" {
@@ -116,13 +106,8 @@ func missingOf(st membership.ClusterStatus) string {
 }
 
 // stopped are the names of the nodes that do not run, and could.
-func (c *cluster) stopped() (names []string) {
-	for _, n := range c.Nodes {
-		if !n.Running() && !n.removed() {
-			names = append(names, n.Name)
-		}
-	}
-	return names
+func (c *cluster) stopped() []string {
+	return namesOf(c.those(func(n *Node) bool { return !n.Running() && !n.removed() }))
 }
 
 func (c *cluster) startThem(names []string) string {
