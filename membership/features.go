@@ -10,18 +10,12 @@ import (
 type featureRaiser struct{ *changes }
 
 func (f featureRaiser) run(ctx context.Context) {
-	var reason string
-	for sleep(ctx, f.opt.Tick, nil) == nil {
+	f.eachTick(ctx, "the cluster's feature version is not raised yet", func(ctx context.Context) error {
 		if cluster, supported := f.raft.Features(); !f.raft.IsLeader() || cluster >= supported {
-			reason = ""
-			continue
+			return nil
 		}
-		err := f.raise(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != reason {
-			reason = err.Error()
-			f.log.Info("the cluster's feature version is not raised yet", "reason", err)
-		}
-	}
+		return f.raise(ctx)
+	})
 }
 
 // raise asks all members what they support, non-voters too: anyone who applies

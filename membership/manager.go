@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -165,7 +166,8 @@ func New(opt Options) (*Manager, error) {
 	}
 	quorum := newQuorumWatch(b)
 	m := &Manager{
-		base: b, joinTokens: newJoinTokens(b), quorumWatch: quorum,
+		base: b, quorumWatch: quorum,
+		joinTokens: &joinTokens{base: b, joins: bucket{rate: 20, burst: 50, now: opt.Now}, wrong: bucket{rate: 20, burst: 50, now: opt.Now}, refusals: loglimit.New(time.Second)},
 		changes:    &changes{base: b, quorum: quorum, changing: make(chan struct{}, 1)},
 		stateCheck: &stateCheck{base: b, differs: make(chan evidence, 1)},
 	}
@@ -253,6 +255,21 @@ func (b *base) LocalStatus(ctx context.Context) *proto.NodeStatus {
 		}
 	}
 	return st
+}
+
+// eachTick calls step at each tick until ctx ends, and says why something is not done yet when the reason is a new one.
+func (b *base) eachTick(ctx context.Context, notYet string, step func(context.Context) error) {
+	var reason string
+	for sleep(ctx, b.opt.Tick, nil) == nil {
+		err := step(ctx)
+		switch {
+		case err == nil:
+			reason = ""
+		case ctx.Err() == nil && err.Error() != reason:
+			reason = err.Error()
+			b.log.Info(notYet, "reason", err)
+		}
+	}
 }
 
 // sleep waits for d, a wake-up or the end of ctx.

@@ -18,29 +18,22 @@ const storageTicks = 30
 type storageAgreement struct{ *base }
 
 func (s storageAgreement) run(ctx context.Context) {
-	var reason string
 	var asked time.Time
 	var index uint64 // of the configuration whose voters were asked
-	for sleep(ctx, s.opt.Tick, nil) == nil {
+	s.eachTick(ctx, "the storage limit is not agreed on yet", func(ctx context.Context) error {
 		if !s.raft.IsLeader() {
-			asked, reason = time.Time{}, ""
-			continue
+			asked = time.Time{}
+			return nil
 		}
 		conf, err := s.raft.Members()
-		if err == nil && conf.Index == index && time.Since(asked) < storageTicks*s.opt.Tick {
-			continue
+		if err != nil || conf.Index == index && time.Since(asked) < storageTicks*s.opt.Tick {
+			return err
 		}
-		if err == nil {
-			err = s.agree(ctx, conf)
+		if err = s.agree(ctx, conf); err == nil {
+			asked, index = time.Now(), conf.Index
 		}
-		switch {
-		case err == nil:
-			asked, index, reason = time.Now(), conf.Index, ""
-		case ctx.Err() == nil && err.Error() != reason:
-			reason = err.Error()
-			s.log.Info("the storage limit is not agreed on yet", "reason", err)
-		}
-	}
+		return err
+	})
 }
 
 // agree asks the voters of a configuration, and changes the limit if it is another one.

@@ -107,13 +107,6 @@ type joinTokens struct {
 	refusals     *loglimit.Limiter // log lines about those
 }
 
-func newJoinTokens(b *base) *joinTokens {
-	return &joinTokens{
-		base: b, refusals: loglimit.New(time.Second),
-		joins: bucket{rate: 20, burst: 50, now: b.opt.Now}, wrong: bucket{rate: 20, burst: 50, now: b.opt.Now},
-	}
-}
-
 // pins are those of this node's secrets.
 func (j *joinTokens) pins() []string {
 	if j.opt.Certificates == nil {
