@@ -81,7 +81,7 @@ func (s *definitionSync) sync(ctx context.Context) (pending bool, err error) {
 	definitions := s.definitions.Definitions()
 	var failed []error
 	for _, d := range crd.AcceptNames(definitions, s.objects.Now()) {
-		if err := s.write(ctx, res, d.For, &d.Status); err != nil {
+		if err := s.write(ctx, res, d.For, &d.Status, false); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -102,28 +102,28 @@ func (s *definitionSync) end(ctx context.Context, res *kinds.Resource, d *crd.De
 	state := d.Status.DeepCopy()
 	if !d.Established() {
 		crd.SetCondition(state, crd.TerminatingNever, s.objects.Now())
-		return false, s.release(ctx, res, d, state)
+		return false, s.write(ctx, res, d, state, true)
 	}
 	if !crd.Deleting(state) {
 		// The next round finds it written.
 		crd.SetCondition(state, crd.TerminatingNow, s.objects.Now())
-		return true, s.write(ctx, res, d, state)
+		return true, s.write(ctx, res, d, state, false)
 	}
 	remaining, err := s.deleteObjects(ctx, d.Storage())
 	switch {
 	case err != nil:
 		if crd.SetCondition(state, crd.TerminatingFailed(err), s.objects.Now()) && ctx.Err() == nil {
-			err = errors.Join(err, s.write(ctx, res, d, state))
+			err = errors.Join(err, s.write(ctx, res, d, state, false))
 		}
 		return true, err
 	case remaining > 0:
 		if s.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, s.objects.Now()) {
-			return true, s.write(ctx, res, d, state)
+			return true, s.write(ctx, res, d, state, false)
 		}
 		return true, nil
 	}
 	crd.SetCondition(state, crd.TerminatingDone, s.objects.Now())
-	return false, s.release(ctx, res, d, state)
+	return false, s.write(ctx, res, d, state, true)
 }
 
 // heldInstances is how long instances may be held by their finalizers before the
@@ -157,28 +157,10 @@ func (s *definitionSync) deleteObjects(ctx context.Context, res *kinds.Resource)
 	return remaining, nil
 }
 
-// write writes a definition's status.
+// write writes a definition's status, and takes our finalizer off if it is done, unless it has changed since
+// it was decided on: then the next round decides again.
 func (s *definitionSync) write(
-	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
-) error {
-	return s.change(ctx, res, d, state, func(tree.Object) {})
-}
-
-// release writes a definition's status and takes our finalizer off.
-func (s *definitionSync) release(
-	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
-) error {
-	return s.change(ctx, res, d, state, func(meta tree.Object) {
-		list, _ := tree.Strings(meta["finalizers"])
-		tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
-	})
-}
-
-// change changes a definition if it is still as it was decided on; otherwise the
-// next round decides again.
-func (s *definitionSync) change(
-	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
-	alter func(meta tree.Object),
+	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, done bool,
 ) error {
 	shown, err := crd.StatusTree(state)
 	if err != nil {
@@ -188,8 +170,10 @@ func (s *definitionSync) change(
 		if cur.Revision != d.Stored.Revision {
 			return false, nil
 		}
-		obj["status"] = shown
-		alter(meta)
+		if obj["status"] = shown; done {
+			list, _ := tree.Strings(meta["finalizers"])
+			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
+		}
 		return true, nil
 	})
 	return err

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
@@ -223,15 +224,12 @@ func (p *joiningPublisher) clusterConfiguration() map[string]any {
 		out["controlPlaneEndpoint"] = p.Endpoint
 	}
 	networking := map[string]any{"dnsDomain": clusterDomain}
-	var subnets string
-	for i, b := range p.blocks {
-		if i > 0 {
-			subnets += ","
-		}
-		subnets += b.String()
+	var subnets []string
+	for _, b := range p.blocks {
+		subnets = append(subnets, b.String())
 	}
-	if subnets != "" {
-		networking["serviceSubnet"] = subnets
+	if len(subnets) > 0 {
+		networking["serviceSubnet"] = strings.Join(subnets, ",")
 	}
 	out["networking"] = networking
 	return out
