@@ -26,8 +26,7 @@ const (
 	maxChecks = 64
 )
 
-// availability says in the status of each APIService whether it is available: what the
-// leader finds is what every node says.
+// availability says in the status of each APIService whether it is available: what the leader finds is what every node says.
 type availability struct {
 	base
 	aggregator *aggregator.Aggregator

@@ -27,9 +27,8 @@ const (
 	managedContinually = "true"    // of custom resources
 )
 
-// apiServiceKeeper keeps an APIService for each version of a group that this server serves
-// itself, by the rules of upstream's autoregister controller: a term is to it what the run of a
-// server is there.
+// apiServiceKeeper keeps an APIService for each version of a group that this server serves itself, by the rules of upstream's
+// autoregister controller: a term is to it what the run of a server is there.
 type apiServiceKeeper struct {
 	base
 	definitions *crd.Registry // nil: there are no custom resources

@@ -13,9 +13,9 @@ import (
 // they may have been given the role since.
 const approvingPeriod = 10 * time.Second
 
-// approver approves requests of kubelets for client certificates if roles say that their users may
-// have them, by upstream's rules. Requests for serving certificates are for people, or for a program
-// of theirs: what a kubelet says of its own addresses proves nothing.
+// approver approves requests of kubelets for client certificates if roles say that their users may have them, by upstream's rules.
+// Requests for serving certificates are for people, or for a program of theirs: what a kubelet says of its own addresses proves
+// nothing.
 type approver struct {
 	base
 	authorizer auth.Authorizer

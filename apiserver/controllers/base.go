@@ -15,8 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// base is what every controller has: the objects of this node, the API over them, and where to say
-// what failed. A controller is a struct with it and what this one needs, made anew for each run.
+// base is what every controller has: the objects of this node, the API over them, and where to say what failed. A controller is a
+// struct with it and what this one needs, made anew for each run.
 type base struct {
 	objects *objects.Store
 	api     objects.Client

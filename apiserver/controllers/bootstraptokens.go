@@ -66,10 +66,10 @@ func (c tokenCleaner) run(ctx context.Context) error {
 	})
 }
 
-// clusterInfoSigner keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for
-// signing: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
-// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
-// trust. It knows what it has looked at: other ConfigMaps may change all the time.
+// clusterInfoSigner keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for signing: a machine that
+// joins knows by it that the ConfigMap comes from the cluster that has made the token. Whatever kubeconfig the ConfigMap has is
+// signed: anyone who may write it says whom such machines trust. It knows what it has looked at: other ConfigMaps may change all
+// the time.
 type clusterInfoSigner struct {
 	base
 	maps   string

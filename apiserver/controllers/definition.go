@@ -25,8 +25,7 @@ const (
 	definitionMost  = 10 * time.Second
 )
 
-// definitionSync gives definitions their names and deletes the objects of those that are being
-// deleted.
+// definitionSync gives definitions their names and deletes the objects of those that are being deleted.
 type definitionSync struct {
 	base
 	definitions *crd.Registry

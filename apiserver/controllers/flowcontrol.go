@@ -30,9 +30,9 @@ var (
 // flowControlPeriod is how often the initial objects are looked at, also without a change.
 const flowControlPeriod = time.Minute
 
-// flowControlSync makes the FlowSchemas and PriorityLevelConfigurations that every cluster has,
-// restores those that nobody has taken over, and says in each FlowSchema's status whether its level
-// exists. What the objects say is put in force by each node: fairness.Controller.Follow.
+// flowControlSync makes the FlowSchemas and PriorityLevelConfigurations that every cluster has, restores those that nobody has
+// taken over, and says in each FlowSchema's status whether its level exists. What the objects say is put in force by each node:
+// fairness.Controller.Follow.
 type flowControlSync struct {
 	base
 	view *fairness.View

@@ -23,9 +23,8 @@ const (
 	garbageDelay = 10 * time.Millisecond
 )
 
-// collector deletes objects whose owners are gone, and does what the finalizers foregroundDeletion and
-// orphan ask for. It follows the history of the store; what it knows is read again from the state by
-// the next run.
+// collector deletes objects whose owners are gone, and does what the finalizers foregroundDeletion and orphan ask for. It follows
+// the history of the store; what it knows is read again from the state by the next run.
 type collector struct {
 	base
 	published  func() (<-chan struct{}, func())

@@ -43,11 +43,10 @@ const (
 	clusterDomain = "cluster.local"
 )
 
-// joiningPublisher makes what kubeadm init would leave for kubeadm join: the ConfigMaps and the roles
-// by which they are read. It is made once: what an administrator edits or deletes of it stays so, as
-// upstream's pages say how to turn off what these roles allow. Made last, and so the mark that the rest
-// is there, is the ConfigMap kubeadm-config. What clients must know of the authority and the address
-// follows changes, unless it was edited.
+// joiningPublisher makes what kubeadm init would leave for kubeadm join: the ConfigMaps and the roles by which they are read. It
+// is made once: what an administrator edits or deletes of it stays so, as upstream's pages say how to turn off what these roles
+// allow. Made last, and so the mark that the rest is there, is the ConfigMap kubeadm-config. What clients must know of the
+// authority and the address follows changes, unless it was edited.
 type joiningPublisher struct {
 	base
 	Joining

@@ -50,8 +50,7 @@ const (
 	resolveWithin = 5 * time.Second
 )
 
-// serviceSync keeps the Service kubernetes of the namespace default, and the endpoints that lead to the
-// members.
+// serviceSync keeps the Service kubernetes of the namespace default, and the endpoints that lead to the members.
 type serviceSync struct {
 	base
 	Servers

@@ -68,8 +68,7 @@ const (
 	lagDelay = 15 * time.Second
 )
 
-// memberSync keeps an object Member for each member of the cluster, and removes those whose objects are
-// deleted.
+// memberSync keeps an object Member for each member of the cluster, and removes those whose objects are deleted.
 type memberSync struct {
 	base
 	members   Members

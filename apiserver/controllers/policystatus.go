@@ -28,8 +28,8 @@ var policiesGVR = admissionv1.SchemeGroupVersion.WithResource("validatingadmissi
 // policyStatusManager owns what it says of policies, as upstream's does.
 const policyStatusManager = "validatingadmissionpolicy-status"
 
-// policyChecker says in the status of each ValidatingAdmissionPolicy which of its expressions do not fit
-// the types that it matches, once for each generation.
+// policyChecker says in the status of each ValidatingAdmissionPolicy which of its expressions do not fit the types that it
+// matches, once for each generation.
 type policyChecker struct{ base }
 
 func (c policyChecker) run(ctx context.Context) error {

@@ -11,8 +11,7 @@ import (
 
 var priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 
-// priorityClassMaker makes the PriorityClasses that every cluster has, once in a term. One that is there
-// stays as it is.
+// priorityClassMaker makes the PriorityClasses that every cluster has, once in a term. One that is there stays as it is.
 type priorityClassMaker struct{ base }
 
 func (m priorityClassMaker) run(ctx context.Context) error {

@@ -23,9 +23,8 @@ var quotasGVR = schema.GroupVersionResource{Version: "v1", Resource: "resourcequ
 // overduePeriod is the time between two looks for Pods that should have ended.
 const overduePeriod = 10 * time.Second
 
-// quotaSync shows in the status of quotas what the state machine counts. It looks whenever anything was
-// written, at most every coalesceDelay, and writes what has changed. What it remembers all follows from
-// the state; nothing is decided by a status.
+// quotaSync shows in the status of quotas what the state machine counts. It looks whenever anything was written, at most every
+// coalesceDelay, and writes what has changed. What it remembers all follows from the state; nothing is decided by a status.
 type quotaSync struct {
 	base
 	published  func() (<-chan struct{}, func())

@@ -26,9 +26,8 @@ const (
 
 var mapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// rootsPublisher keeps the ConfigMap kube-root-ca.crt in every namespace as it should be. It knows which
-// of them may have changed. There may be many others, which change all the time: what they cost is a
-// look at their keys.
+// rootsPublisher keeps the ConfigMap kube-root-ca.crt in every namespace as it should be. It knows which of them may have changed.
+// There may be many others, which change all the time: what they cost is a look at their keys.
 type rootsPublisher struct {
 	base
 	roots []byte

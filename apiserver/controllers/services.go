@@ -20,8 +20,8 @@ import (
 // repairPeriod is the time between two looks at what Services hold.
 const repairPeriod = time.Minute
 
-// claimRepair makes the range of service addresses an object and looks, now and then, for addresses and
-// ports that no Service holds.
+// claimRepair makes the range of service addresses an object and looks, now and then, for addresses and ports that no Service
+// holds.
 type claimRepair struct {
 	base
 	blocks    []netip.Prefix // of addresses, by the command line
