@@ -178,11 +178,8 @@ func (j *joinTokens) pruneTokens(ctx context.Context) error {
 // Tokens lists the join tokens in this node's state, by id.
 func (j *joinTokens) Tokens() ([]TokenInfo, error) {
 	raw, err := j.kv.List(TableTokens)
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
-	}
-	uses, err := j.kv.List(TableTokenUses)
-	if err != nil {
+	uses, uerr := j.kv.List(TableTokenUses)
+	if err := errors.Join(err, uerr); err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
 	used := map[string]int{}

@@ -59,13 +59,6 @@ func (d dialers) toCluster(direct egress.DialFunc) egress.DialFunc {
 	return d.egress.Or(egress.Cluster, direct)
 }
 
-// serveTunnels makes tunnels of requests. Which user may open which is decided before.
-func (d dialers) serveTunnels(mux *http.ServeMux) {
-	if d.tunnels != nil {
-		mux.Handle(tunnel.Path, ifStillAllowed(d.tunnels))
-	}
-}
-
 // mayTunnel reports whether the user who has opened a tunnel by a request could do so now: the token or
 // certificate still holds, and roles still allow it, and to be that user if it is another's.
 func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth.Authorizer) bool {

@@ -35,7 +35,9 @@ func (n *Node) ownPaths() http.Handler {
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(decideAgain, n.admission.routes()...)))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
 	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.serveBackup))
-	n.dialers.serveTunnels(mux)
+	if n.dialers.tunnels != nil { // which user may open which is decided before
+		mux.Handle(tunnel.Path, ifStillAllowed(n.dialers.tunnels))
+	}
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"profile", pprof.Profile)

@@ -57,6 +57,16 @@ type following struct {
 	done chan struct{}
 }
 
+// start follows until ctx ends. The function that it returns waits for that.
+func (a *aggregated) start(ctx context.Context) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.run(ctx)
+	}()
+	return func() { <-done }
+}
+
 // run follows until ctx ends.
 func (a *aggregated) run(ctx context.Context) {
 	a.running = map[schema.GroupVersionResource]*following{}

@@ -23,17 +23,15 @@ type authenticationPublisher struct {
 }
 
 func (p *authenticationPublisher) run(ctx context.Context) error {
-	return p.keep(ctx, []string{objects.NamespacesTable}, authenticationLook, "cannot write the ConfigMap for aggregated API servers, retrying", p.publish,
-		"namespace", metav1.NamespaceSystem, "name", authenticationName)
-}
-
-func (p *authenticationPublisher) publish(ctx context.Context) error {
-	return p.keepConfigMap(ctx, metav1.NamespaceSystem, authenticationName, func(m *corev1.ConfigMap) (changed bool) {
+	alter := func(m *corev1.ConfigMap) (changed bool) {
 		has := m.Data
 		if m.Data = maps.Clone(has); m.Data == nil {
 			m.Data = map[string]string{}
 		}
 		maps.Copy(m.Data, p.data())
 		return !maps.Equal(has, m.Data)
-	})
+	}
+	return p.keep(ctx, []string{objects.NamespacesTable}, authenticationLook, "cannot write the ConfigMap for aggregated API servers, retrying", func(ctx context.Context) error {
+		return p.keepConfigMap(ctx, metav1.NamespaceSystem, authenticationName, alter)
+	}, "namespace", metav1.NamespaceSystem, "name", authenticationName)
 }

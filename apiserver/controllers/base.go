@@ -102,13 +102,10 @@ func (b base) removeVersion(ctx context.Context, table string, v *mvcc.Version) 
 	}
 	_, err = o.GuaranteedUpdate(v.Key, func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.Revision != v.Revision {
-			return objects.Change{}, o.NotFound()
+			return objects.Change{None: true}, nil
 		}
 		return objects.Change{Op: proto.Op_OP_DELETE}, nil
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
 	return err
 }
 

@@ -23,7 +23,7 @@ type outside struct {
 	c      *collector
 	api    metadata.Interface
 	follow aggregated
-	done   chan struct{}
+	ended  func() // waits until nothing is followed any more
 
 	ctx    context.Context
 	queues map[string]*queue // by group; guarded by c.mu
@@ -41,7 +41,7 @@ func newOutside(ctx context.Context, c *collector) (*outside, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &outside{c: c, api: api, ctx: ctx, done: make(chan struct{}), queues: map[string]*queue{}}
+	o := &outside{c: c, api: api, ctx: ctx, queues: map[string]*queue{}}
 	o.follow = aggregated{
 		api: api, serves: c.aggregator.Resources, wants: func(aggregator.Resource) bool { return true },
 		see: o.see, forget: o.forget,
@@ -54,13 +54,9 @@ func newOutside(ctx context.Context, c *collector) (*outside, error) {
 
 // start follows the objects at aggregated API servers, until the context ends.
 func (o *outside) start() {
-	if o == nil {
-		return
+	if o != nil {
+		o.ended = o.follow.start(o.ctx)
 	}
-	go func() {
-		defer close(o.done)
-		o.follow.run(o.ctx)
-	}()
 }
 
 // close returns when nothing runs any more. The context must have ended.
@@ -68,7 +64,7 @@ func (o *outside) close() {
 	if o == nil {
 		return
 	}
-	<-o.done
+	o.ended()
 	for _, q := range o.queues {
 		q.close()
 	}

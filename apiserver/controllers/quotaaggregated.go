@@ -48,12 +48,7 @@ func (c *outsideCounts) start(ctx context.Context) (wait func()) {
 	if c == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.follow.run(ctx)
-	}()
-	return func() { <-done }
+	return c.follow.start(ctx)
 }
 
 // woken receives when a count may have changed.

@@ -53,8 +53,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "audiences of tokens for this API (default: the issuer)")
 	f.StringVar(&c.TokenKeysURL, "service-account-jwks-uri", c.TokenKeysURL, "where others fetch the keys of service account tokens (default: /openid/v1/jwks at --api-advertise-address)")
 	f.DurationVar(&c.MaxTokenExpiry, "service-account-max-token-expiration", c.MaxTokenExpiry, "longest validity of a service account token; longer ones are shortened; 0 means no bound, else at least 1h")
-	storeFlags(f, c)
-	requestFlags(f, c)
+	boundFlags(f, c)
 	accessFlags(f, c)
 	f.DurationVar(&c.LivezGrace, "livez-grace-period", c.LivezGrace, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
 	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", c.ShutdownDelay, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
@@ -79,8 +78,8 @@ func (s *settings) flags() *pflag.FlagSet {
 	return f
 }
 
-// storeFlags define those of the log, the state and who leads.
-func storeFlags(f *pflag.FlagSet, c *node.Config) {
+// boundFlags define those of how long things may take, and how much there may be.
+func boundFlags(f *pflag.FlagSet, c *node.Config) {
 	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", c.HeartbeatTimeout, "a voter that gets no heartbeat for so long campaigns; a leader that does not even answer questions, which wait for no disk, is replaced after half of it")
 	f.DurationVar(&c.ElectionTimeout, "election-timeout", c.ElectionTimeout, "how long an election may take")
 	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", c.LeaseTimeout, "how long a leader goes on without hearing from a majority; 0 means as long as --heartbeat-timeout")
@@ -96,10 +95,6 @@ func storeFlags(f *pflag.FlagSet, c *node.Config) {
 	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", c.SnapshotEntries, "log entries since the last snapshot that make a new one worth it")
 	f.Uint64Var(&c.TrailingLogs, "trailing-logs", c.TrailingLogs, "log entries kept behind a snapshot for followers that lag")
 	f.Int64Var(&c.SnapshotLogBytes, "snapshot-log-max-bytes", c.SnapshotLogBytes, "what the log may grow by, in bytes, while it is kept for a node that is being sent a snapshot")
-}
-
-// requestFlags define those of how many requests there may be, and for what.
-func requestFlags(f *pflag.FlagSet, c *node.Config) {
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", c.Fairness, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", c.MaxReads, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", c.MaxWrites, "changes at once (0: no bound)")
