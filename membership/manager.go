@@ -207,30 +207,23 @@ func (m *Manager) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var wrong, removed error
-	wg.Go(func() { announcer{m.changes}.run(ctx) })
-	wg.Go(func() { keyPublisher{m.base}.run(ctx) })
-	wg.Go(func() { autopilot{m.changes}.run(ctx) })
-	wg.Go(func() { silenceWatch{m.changes, &m.callers}.run(ctx) })
-	wg.Go(func() { (&search{m.base, map[string]bool{}}).run(ctx) })
-	wg.Go(func() { featureRaiser{m.changes}.run(ctx) })
-	wg.Go(func() { storageAgreement{m.base}.run(ctx) })
-	wg.Go(func() { m.quorumWatch.run(ctx) })
-	wg.Go(func() {
-		if wrong = m.stateCheck.run(ctx); wrong != nil {
-			cancel()
-		}
-	})
-	wg.Go(func() { m.followRemovals(ctx) })
-	wg.Go(func() {
-		if removed = (placeWatch{m.base}).run(ctx); removed != nil {
-			cancel()
-		}
-	})
+	for _, run := range []func(context.Context){
+		announcer{m.changes}.run, keyPublisher{m.base}.run, autopilot{m.changes}.run, silenceWatch{m.changes, &m.callers}.run,
+		(&search{m.base, map[string]bool{}}).run, featureRaiser{m.changes}.run, storageAgreement{m.base}.run, m.quorumWatch.run, m.followRemovals,
+	} {
+		wg.Go(func() { run(ctx) })
+	}
+	var ends [2]error
+	for i, run := range [...]func(context.Context) error{placeWatch{m.base}.run, m.stateCheck.run} {
+		wg.Go(func() {
+			if ends[i] = run(ctx); ends[i] != nil {
+				cancel()
+			}
+		})
+	}
 	wg.Wait()
-	wrong = errors.Join(removed, wrong)
-	if wrong != nil {
-		return fmt.Errorf("membership: %w", wrong)
+	if err := errors.Join(ends[:]...); err != nil {
+		return fmt.Errorf("membership: %w", err)
 	}
 	return nil
 }

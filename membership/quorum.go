@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/quorate/quorate/proto"
 )
 
 const (
@@ -127,11 +125,7 @@ func (q *quorumWatch) missing(ctx context.Context) string {
 	if err != nil || len(members) == 0 {
 		return ""
 	}
-	return missingOf(members, q.askAll(ctx, conf.Servers))
-}
-
-func missingOf(members []*proto.Member, answers map[proto.NodeID]statusAnswer) string {
-	st := mergeStatus(members, answers)
+	st := mergeStatus(members, q.askAll(ctx, conf.Servers))
 	return st.missing()
 }
 

@@ -43,7 +43,8 @@ func TestMissingOf(t *testing.T) {
 			}
 			answers[proto.NodeID("id-"+name)] = a
 		}
-		if got := missingOf(members, answers); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+		st := mergeStatus(members, answers)
+		if got := st.missing(); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.members, got, c.want)
 		}
 	}
