@@ -110,7 +110,9 @@ func (e *emptier) emptyTable(ctx context.Context, res *kinds.Resource, namespace
 		case errors.Is(err, errSlow):
 			return err
 		case errors.Is(err, errEnough):
-			e.beginBehind(place{table, namespace}, refusals.last)
+			e.mu.Lock()
+			e.behind[place{table, namespace}] = refusals.last
+			e.mu.Unlock()
 			err = refusals.err
 		case err == nil:
 			err = refusals.err
@@ -145,12 +147,6 @@ func (e *emptier) inTurn(versions []*mvcc.Version, at place) []*mvcc.Version {
 	}
 	i := slices.IndexFunc(versions, func(v *mvcc.Version) bool { return v.Key > key })
 	return slices.Concat(versions[max(i, 0):], versions[:max(i, 0)])
-}
-
-func (e *emptier) beginBehind(at place, key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.behind[at] = key
 }
 
 // deletionUnderWay reports whether another delete would change nothing: a deletion

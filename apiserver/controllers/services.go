@@ -32,14 +32,7 @@ type claimRepair struct {
 
 func (c *claimRepair) run(ctx context.Context) error {
 	known := false
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
 		next := repairPeriod
 		if !known {
 			err := c.ensureServiceCIDR(ctx)
@@ -52,7 +45,9 @@ func (c *claimRepair) run(ctx context.Context) error {
 		} else if err := c.repair(ctx); ctx.Err() == nil {
 			c.reports.tried("cannot check service addresses and ports, retrying", err)
 		}
-		timer.Reset(next)
+		if !pause(ctx, next) {
+			return context.Cause(ctx)
+		}
 	}
 }
 
