@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/plot"
-	"github.com/quorate/quorate/bench/probe"
 	"github.com/quorate/quorate/bench/report"
 )
 
@@ -48,7 +47,7 @@ type faultRow struct {
 }
 
 type wordedVerdict struct {
-	probe.Verdict
+	report.Verdict
 	Word string
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
-	"github.com/quorate/quorate/bench/probe"
 	"github.com/quorate/quorate/bench/report"
 )
 
@@ -29,7 +28,7 @@ type Report struct {
 	Promises   map[string]Kept  `json:"promises"` // by service; reads only
 	Lag        measure.Latency  `json:"sentLate"` // how long after they were due requests were sent; it is part of their latency
 	Unsent     int64            `json:"requestsNotSent"`
-	Verdicts   []probe.Verdict  `json:"verdicts"`
+	Verdicts   []report.Verdict `json:"verdicts"`
 	Violations []string         `json:"violations,omitempty"`   // the first ones
 	Errors     map[string]Error `json:"errorsByKind,omitempty"` // of all repeats
 
@@ -460,28 +459,28 @@ func (rep *Report) judge() {
 	for _, r := range rep.Repeats {
 		lost += len(r.Lost)
 	}
-	rep.Verdicts = []probe.Verdict{{Name: "No acknowledged write is lost", Promise: true, OK: lost == 0, Measured: fmt.Sprintf("%d objects lack one, in %d repeats", lost, len(rep.Repeats))}}
+	rep.Verdicts = []report.Verdict{{Name: "No acknowledged write is lost", Promise: true, OK: lost == 0, Measured: fmt.Sprintf("%d objects lack one, in %d repeats", lost, len(rep.Repeats))}}
 	for s, name := range [services]string{mostRecent: "Most Recent is never stale", notOlder: "Not older than N has N", anyState: "Any is no staler than its header says"} {
 		if name == "" {
 			continue // writes have no promise of their own here
 		}
 		kept := rep.Promises[service(s).String()]
-		rep.Verdicts = append(rep.Verdicts, probe.Verdict{Name: name, Promise: true, OK: kept.Broken == 0 && kept.Answers > 0, Measured: fmt.Sprintf("%d of %d answers broke it", kept.Broken, kept.Answers)})
+		rep.Verdicts = append(rep.Verdicts, report.Verdict{Name: name, Promise: true, OK: kept.Broken == 0 && kept.Answers > 0, Measured: fmt.Sprintf("%d of %d answers broke it", kept.Broken, kept.Answers)})
 	}
 	if e := rep.Errors[strange.String()]; e.Count > 0 {
-		rep.Verdicts = append(rep.Verdicts, probe.Verdict{Name: "Answers are what was asked for", Promise: true, Measured: fmt.Sprintf("%d are not; the first: %s", e.Count, e.First)})
+		rep.Verdicts = append(rep.Verdicts, report.Verdict{Name: "Answers are what was asked for", Promise: true, Measured: fmt.Sprintf("%d are not; the first: %s", e.Count, e.First)})
 	}
 	never := 0
 	for _, s := range rep.Summary {
 		never += s.Wrote.Never
 	}
 	rep.Verdicts = append(rep.Verdicts,
-		probe.Verdict{Name: "Every node came back", OK: never == 0, Measured: fmt.Sprintf("%d of %d were not writable again before the next fault", never, len(rep.Summary)*len(rep.Repeats))},
-		probe.Verdict{Name: "The load was what it should be", OK: rep.Unsent == 0 && rep.Lag.P99Ms <= lagP99, Measured: fmt.Sprintf("requests were sent %s ms late (p99), %d not at all", measure.Ms(rep.Lag.P99Ms), rep.Unsent)})
+		report.Verdict{Name: "Every node came back", OK: never == 0, Measured: fmt.Sprintf("%d of %d were not writable again before the next fault", never, len(rep.Summary)*len(rep.Repeats))},
+		report.Verdict{Name: "The load was what it should be", OK: rep.Unsent == 0 && rep.Lag.P99Ms <= lagP99, Measured: fmt.Sprintf("requests were sent %s ms late (p99), %d not at all", measure.Ms(rep.Lag.P99Ms), rep.Unsent)})
 }
 
 // Failed reports whether a promise was broken. Errors are what is measured, and no failure.
-func (rep *Report) Failed() bool { return probe.AnyBroken(rep.Verdicts) }
+func (rep *Report) Failed() bool { return report.AnyBroken(rep.Verdicts) }
 
 // WriteJSON writes the report, in a line: indented, each bin of the time lines would have one.
 func (rep *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report/reporttest"
 )
 
@@ -150,8 +151,8 @@ func TestForms(t *testing.T) {
 // 100th percentile, and what is known of all.
 func TestHistograms(t *testing.T) {
 	dir := t.TempDir()
-	files, err := everything(t).WriteHistograms(dir)
-	if err != nil || len(files) != 4 {
+	files := everything(t).Histograms()
+	if err := measure.WriteFiles(dir, "load", files); err != nil || len(files) != 4 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "load-mix-update.hgrm"))

@@ -2,10 +2,8 @@ package load
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -187,21 +185,15 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return out.Flush()
 }
 
-// WriteHistograms writes a percentile file of HdrHistogram for each row, in milliseconds, of
-// all runs together: DIR/load-ROW.hgrm, and for each verb of a mix DIR/load-mix-VERB.hgrm.
-// It returns the files.
-func (r *Report) WriteHistograms(dir string) (files []string, err error) {
-	write := func(name string, h measure.Histogram) {
-		file := filepath.Join(dir, "load-"+name+".hgrm")
-		files, err = append(files, file), errors.Join(err, h.WriteFile(file))
-	}
+// Histograms are those of each row, of all runs together, and of each verb of a mix, mix-VERB.
+func (r *Report) Histograms() (out []measure.Named) {
 	for _, x := range r.Rows {
-		write(x.Name, x.latency)
+		out = append(out, measure.Named{Name: x.Name, Histogram: x.latency})
 		for _, p := range x.Parts {
-			write(x.Name+"-"+p.Verb, p.latency)
+			out = append(out, measure.Named{Name: x.Name + "-" + p.Verb, Histogram: p.latency})
 		}
 	}
-	return files, err
+	return out
 }
 
 func numbers(f []float64) []string {

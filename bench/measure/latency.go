@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -82,6 +83,21 @@ func Ms(f float64) string {
 	default:
 		return fmt.Sprintf("%.2f", f)
 	}
+}
+
+// Named is a histogram, and what its file is called.
+type Named struct {
+	Name string
+	Histogram
+}
+
+// WriteFiles writes a percentile file of HdrHistogram for each: DIR/PREFIX-NAME.hgrm.
+func WriteFiles(dir, prefix string, all []Named) error {
+	var errs []error
+	for _, n := range all {
+		errs = append(errs, n.WriteFile(filepath.Join(dir, prefix+"-"+n.Name+".hgrm")))
+	}
+	return errors.Join(errs...)
 }
 
 // WriteFile writes a histogram of microseconds as a percentile file of HdrHistogram (.hgrm),

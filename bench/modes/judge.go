@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // judge draws the verdicts from the figures.
 func (r *Report) judge() {
-	r.Verdicts = []probe.Verdict{
+	r.Verdicts = []report.Verdict{
 		r.fresh(probe.MostRecent, "Most Recent is never stale"),
 		r.fresh(probe.NotOlderThan, "Not older than N has N"),
 		r.fresh(probe.Exact, "Exact N is the state at N"),
@@ -30,7 +31,7 @@ func (r *Report) judge() {
 		r.monotonic(),
 		r.answered(),
 	}
-	r.Verdicts = slices.DeleteFunc(r.Verdicts, func(v probe.Verdict) bool { return v.Name == "" })
+	r.Verdicts = slices.DeleteFunc(r.Verdicts, func(v report.Verdict) bool { return v.Name == "" })
 	for _, c := range r.Costs {
 		if c.Role == client.Follower && c.Reads > 0 {
 			r.Verdicts = append(r.Verdicts, c.oneTrip(r.mayAsk(c.Node)))
@@ -38,7 +39,7 @@ func (r *Report) judge() {
 	}
 	for _, c := range r.Cells {
 		if c.Mode == probe.MostRecent && c.Role == client.Follower {
-			r.Verdicts = append(r.Verdicts, probe.Verdict{
+			r.Verdicts = append(r.Verdicts, report.Verdict{
 				Name: fmt.Sprintf("p99 of Most Recent %s on a follower under %g ms", c.Verb, goalP99), OK: c.Latency.P99Ms < goalP99 && c.Latency.Count > 0,
 				Measured: fmt.Sprintf("%s: p50 %s, p99 %s, max %s ms", c.Node, measure.Ms(c.Latency.P50Ms), measure.Ms(c.Latency.P99Ms), measure.Ms(c.Latency.MaxMs)),
 			})
@@ -52,7 +53,7 @@ func (r *Report) of(m probe.Mode) []CellReport {
 }
 
 // fresh: no answer lacked anything that was acknowledged.
-func (r *Report) fresh(m probe.Mode, name string) probe.Verdict {
+func (r *Report) fresh(m probe.Mode, name string) report.Verdict {
 	var reads, broken int64
 	cells := r.of(m)
 	for _, c := range cells {
@@ -60,13 +61,13 @@ func (r *Report) fresh(m probe.Mode, name string) probe.Verdict {
 		broken += c.Violations
 	}
 	if len(cells) == 0 {
-		return probe.Verdict{}
+		return report.Verdict{}
 	}
-	return probe.Verdict{Name: name, Promise: true, OK: broken == 0 && reads > 0, Measured: fmt.Sprintf("%d of %d reads broke it", broken, reads)}
+	return report.Verdict{Name: name, Promise: true, OK: broken == 0 && reads > 0, Measured: fmt.Sprintf("%d of %d reads broke it", broken, reads)}
 }
 
 // within: no Any answer was staler than its header said.
-func (r *Report) within() probe.Verdict {
+func (r *Report) within() report.Verdict {
 	var reads, broken, stale int64
 	worst, said := 0.0, 0.0
 	cells := r.of(probe.Any)
@@ -80,15 +81,15 @@ func (r *Report) within() probe.Verdict {
 		}
 	}
 	if len(cells) == 0 {
-		return probe.Verdict{}
+		return report.Verdict{}
 	}
-	return probe.Verdict{
+	return report.Verdict{
 		Name: "Any is no staler than its header says", Promise: true, OK: broken == 0 && reads > 0,
 		Measured: fmt.Sprintf("%d of %d reads broke it; %d were stale, by %s ms at most; the header said up to %.0f ms", broken, reads, stale, measure.Ms(worst), said),
 	}
 }
 
-func (r *Report) answered() probe.Verdict {
+func (r *Report) answered() report.Verdict {
 	errors, first := r.Writes.Errors, ""
 	for _, m := range r.Monotonic {
 		errors += m.Errors
@@ -99,7 +100,7 @@ func (r *Report) answered() probe.Verdict {
 			first = "; the first: " + c.Error
 		}
 	}
-	return probe.Verdict{Name: "Every request was answered", Promise: true, OK: errors == 0, Measured: fmt.Sprintf("%d errors%s", errors, first)}
+	return report.Verdict{Name: "Every request was answered", Promise: true, OK: errors == 0, Measured: fmt.Sprintf("%d errors%s", errors, first)}
 }
 
 // mayAsk is how many reads of a node may have asked the leader: the Most Recent
@@ -120,7 +121,7 @@ func (r *Report) mayAsk(node string) int64 {
 }
 
 // monotonic: anyone who reads at one node and then at another never goes back, but for Any.
-func (r *Report) monotonic() probe.Verdict {
+func (r *Report) monotonic() report.Verdict {
 	var pairs, older, broken int64
 	text := ""
 	for _, m := range r.Monotonic {
@@ -133,9 +134,9 @@ func (r *Report) monotonic() probe.Verdict {
 		older += m.Older
 	}
 	if !slices.ContainsFunc(r.Monotonic, func(m Monotonic) bool { return m.Mode != probe.Any }) {
-		return probe.Verdict{}
+		return report.Verdict{}
 	}
-	return probe.Verdict{
+	return report.Verdict{
 		Name: "Most Recent and Not older never go back from node to node", Promise: true, OK: older == 0 && broken == 0 && pairs > 0,
 		Measured: fmt.Sprintf("%d of %d pairs of reads did, %d answers broke another promise%s", older, pairs, broken, text),
 	}
@@ -143,8 +144,8 @@ func (r *Report) monotonic() probe.Verdict {
 
 // oneTrip: reads share their questions, and what they wait for is one round trip,
 // or the rest of the running one and one of their own, and the log.
-func (c Cost) oneTrip(mayAsk int64) probe.Verdict {
-	return probe.Verdict{
+func (c Cost) oneTrip(mayAsk int64) report.Verdict {
+	return report.Verdict{
 		Name: "Most Recent on a follower costs one question to the leader, shared, and the log",
 		OK:   c.IndexCalls <= mayAsk,
 		Measured: fmt.Sprintf("%s: %d reads, %d questions; Most Recent − Any = %s ms (p50 %s); waited %s ms for the index, %s ms for the log; a question takes %s ms, a bare peer round trip %s ms",
@@ -154,14 +155,14 @@ func (c Cost) oneTrip(mayAsk int64) probe.Verdict {
 
 // kept: the load was what it should be. Otherwise the latencies are those of an
 // overloaded machine.
-func (r *Report) kept() probe.Verdict {
+func (r *Report) kept() report.Verdict {
 	var got float64
 	for _, c := range r.Cells {
 		got += c.PerSecond
 	}
 	want := r.Options.RatePerCell * float64(len(r.Cells))
 	g := r.Generator
-	return probe.Verdict{
+	return report.Verdict{
 		Name: "The load was what it should be", OK: g.Unsent == 0 && got >= kept*want && r.Writes.PerSecond >= kept*r.Options.WritesPerSecond && g.Lag.P99Ms <= lagP99,
 		Measured: fmt.Sprintf("%.0f of %.0f reads/s, %.1f of %g writes/s; reads were sent %s ms late (p99), %d not at all", got, want, r.Writes.PerSecond, r.Options.WritesPerSecond, measure.Ms(g.Lag.P99Ms), g.Unsent),
 	}

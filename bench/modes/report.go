@@ -2,7 +2,6 @@ package modes
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
@@ -29,9 +28,9 @@ type Report struct {
 	// ByLoad has every load if there were several; the rest of the report is of the last.
 	ByLoad []LoadReport `json:"byLoad,omitempty"`
 	// Costs say, for each node, what Most Recent costs beside Any, and why.
-	Costs      []Cost          `json:"mostRecentCosts"`
-	Verdicts   []probe.Verdict `json:"verdicts"`
-	Violations []string        `json:"violations,omitempty"` // the first ones
+	Costs      []Cost           `json:"mostRecentCosts"`
+	Verdicts   []report.Verdict `json:"verdicts"`
+	Violations []string         `json:"violations,omitempty"` // the first ones
 }
 
 // OptionsReport is what was asked for.
@@ -161,12 +160,7 @@ type Cost struct {
 }
 
 // Failed reports whether a promise was broken or a request failed.
-func (r *Report) Failed() bool {
-	return probe.AnyBroken(r.Verdicts)
-}
-
-// WriteJSON writes the report.
-func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
+func (r *Report) Failed() bool { return report.AnyBroken(r.Verdicts) }
 
 func (r *run) newReport() *Report {
 	o := r.opt
@@ -184,11 +178,7 @@ func joined(all []*Report) *Report {
 		return last
 	}
 	for _, r := range all {
-		l := LoadReport{Load: r.Options.Load, RatePerCell: r.Options.RatePerCell, Monotonic: r.Monotonic}
-		for _, c := range r.Cells {
-			l.Cells = append(l.Cells, LoadCell{Mode: c.Mode, Verb: c.Verb, Node: c.Node, Role: c.Role, Latency: c.Latency, Staleness: c.Staleness, Violations: c.Violations})
-		}
-		last.ByLoad = append(last.ByLoad, l)
+		last.ByLoad = append(last.ByLoad, r.only())
 		for _, v := range r.Verdicts {
 			if r != last && !v.OK {
 				v.Name = fmt.Sprintf("%s (at load %g)", v.Name, r.Options.Load)
@@ -197,6 +187,15 @@ func joined(all []*Report) *Report {
 		}
 	}
 	return last
+}
+
+// only is what a report of one load has of it.
+func (r *Report) only() LoadReport {
+	l := LoadReport{Load: r.Options.Load, RatePerCell: r.Options.RatePerCell, Monotonic: r.Monotonic}
+	for _, c := range r.Cells {
+		l.Cells = append(l.Cells, LoadCell{Mode: c.Mode, Verb: c.Verb, Node: c.Node, Role: c.Role, Latency: c.Latency, Staleness: c.Staleness, Violations: c.Violations})
+	}
+	return l
 }
 
 // between adds what nodes and this process counted during the measurement.

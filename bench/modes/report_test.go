@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/bench/report/reporttest"
 )
 
@@ -82,13 +83,13 @@ func sample(t *testing.T) *Report {
 func TestSchema(t *testing.T) { reporttest.Schema(t, Schema, sample(t)) }
 
 func TestVerdicts(t *testing.T) {
-	verdict := func(r *Report, name string) probe.Verdict {
+	verdict := func(r *Report, name string) report.Verdict {
 		for _, v := range r.Verdicts {
 			if strings.HasPrefix(v.Name, name) {
 				return v
 			}
 		}
-		return probe.Verdict{Name: "none"}
+		return report.Verdict{Name: "none"}
 	}
 	for _, c := range []struct {
 		name, verdict string
@@ -181,7 +182,7 @@ func TestLoads(t *testing.T) {
 	if !r.Failed() || len(r.ByLoad) != 2 || r.ByLoad[0].Load != 0.1 || len(r.ByLoad[1].Cells) != len(two.Cells) || r.Options.Load != 0.5 {
 		t.Errorf("failed %v, %d loads", r.Failed(), len(r.ByLoad))
 	}
-	if !slices.ContainsFunc(r.Verdicts, func(v probe.Verdict) bool { return v.Name == "Most Recent is never stale (at load 0.1)" && !v.OK }) {
+	if !slices.ContainsFunc(r.Verdicts, func(v report.Verdict) bool { return v.Name == "Most Recent is never stale (at load 0.1)" && !v.OK }) {
 		t.Errorf("%+v", r.Verdicts)
 	}
 	if alone := joined([]*Report{two}); len(alone.ByLoad) != 0 && alone != two {
@@ -210,10 +211,10 @@ func TestUnits(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var buf bytes.Buffer
-	if err := sample(t).WriteTable(&buf); err != nil {
+	if err := sample(t).Doc().WriteTable(&buf); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", "5 %", "BROKEN  Every request was answered: 1 errors; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
+	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", " 5 %", "BROKEN  Every request was answered: 1 errors; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
 		if !strings.Contains(buf.String(), want) {
 			t.Errorf("no %q in\n%s", want, buf.String())
 		}
@@ -237,8 +238,8 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	files, err := r.WriteHistograms(dir)
-	if err != nil || len(files) != len(r.Cells)+4 {
+	files := r.Histograms()
+	if err := measure.WriteFiles(dir, "modes", files); err != nil || len(files) != len(r.Cells)+4 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	raw, err := os.ReadFile(dir + "/modes-get-any-n2-staleness.hgrm")
@@ -251,10 +252,11 @@ func TestFiles(t *testing.T) {
 func TestPage(t *testing.T) {
 	r := sample(t)
 	var buf bytes.Buffer
-	if err := r.WriteHTML(&buf); err != nil {
+	if err := r.Doc().WriteHTML(&buf); err != nil {
 		t.Fatal(err)
 	}
 	page := buf.String()
+	reporttest.Narrow(t, page)
 	raw := reporttest.Page(t, page, 2+4+1+2+2, "<b>n2</b>", "'<script>")
 	for _, want := range []string{"Most Recent is never stale", "leader n1", "follower n2", "prefers-color-scheme: dark", "BROKEN"} {
 		if !strings.Contains(page, want) {
@@ -285,7 +287,7 @@ func TestPageOfLittle(t *testing.T) {
 		change(r)
 		r.judge()
 		var buf bytes.Buffer
-		if err := errors.Join(r.WriteHTML(&buf), r.WriteTable(io.Discard), r.WriteJSON(io.Discard)); err != nil {
+		if err := errors.Join(r.Doc().WriteHTML(&buf), r.Doc().WriteTable(io.Discard), report.WriteJSON(io.Discard, r)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if strings.Contains(buf.String(), "NaN") || strings.Contains(buf.String(), "Inf") {
@@ -298,5 +300,102 @@ func TestPageOfLittle(t *testing.T) {
 func empty(r *Report) {
 	for i := range r.Cells {
 		r.Cells[i].Latency, r.Cells[i].Staleness, r.Cells[i].OverAny = measure.Latency{}, Staleness{}, nil
+	}
+}
+
+// cellOf is one of a report, with the latencies of a get or a list.
+func cellOf(role client.Role, verb Verb, p50, overAny float64, s Staleness) CellReport {
+	c := CellReport{Node: "n1", Role: role, Verb: verb, Latency: measure.Latency{Count: 200, P50Ms: p50, P99Ms: 2 * p50}, Staleness: s}
+	if overAny != 0 {
+		c.OverAny = &Over{P50Ms: overAny}
+	}
+	return c
+}
+
+func TestCards(t *testing.T) {
+	stale := Staleness{Stale: 10, VersionsMax: 1, Age: measure.Latency{MaxMs: 3.2}}
+	for _, c := range []struct {
+		name  string
+		mode  probe.Mode
+		cells []CellReport
+		want  string // title, p50, text
+	}{
+		{"a get of a follower is shown", probe.MostRecent, []CellReport{cellOf(client.Leader, Get, 1, 0.5, Staleness{}), cellOf(client.Follower, List, 9, 1, Staleness{}), cellOf(client.Follower, Get, 2, 0.7, Staleness{})},
+			"Most Recent|2.00|get on the follower. 0.70 ms over the get of Any there (p50). Never stale in 600 reads on all nodes."},
+		{"only lists: beside lists, and it says so", probe.Exact, []CellReport{cellOf(client.Follower, List, 20, -36.3, Staleness{})},
+			"Exact N, lists|20.0|list on the follower. 36.3 ms under the list of Any there (p50). Never stale in 200 reads on all nodes."},
+		{"one version", probe.Any, []CellReport{cellOf(client.Follower, Get, 1, 0, stale)},
+			"Any|1.00|get on the follower. 5 % of 200 reads on all nodes were stale, by at most 1 version and 3.20 ms."},
+		{"several", probe.Any, []CellReport{cellOf(client.Follower, Get, 1, 0, Staleness{Stale: 1, VersionsMax: 4})},
+			"Any|1.00|get on the follower. 0.5 % of 200 reads on all nodes were stale, by at most 4 versions and 0.00 ms."},
+	} {
+		k := card(c.mode, c.cells)
+		if got := k.Title + "|" + k.P50 + "|" + k.Text; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestCosts: a difference has one sign.
+func TestCosts(t *testing.T) {
+	for over, want := range map[float64]string{41.9: ">+41.9 over Any<", -41.9: ">-41.9 over Any<", 0: ">+0.00 over Any<"} {
+		r := sample(t)
+		r.Costs = []Cost{{Node: "n2", Role: client.Follower, OverAnyMs: over}}
+		if figure := string(r.costs()); !strings.Contains(figure, want) || strings.Contains(figure, "+-") {
+			t.Errorf("%g: no %q in\n%s", over, want, figure)
+		}
+	}
+}
+
+// TestTails: of a node that was never stale it is said, and nothing is drawn; the others' lines end above the axis.
+func TestTails(t *testing.T) {
+	c := sample(t).tails(Get)
+	if len(c.Lines) != 1 || c.Lines[0].Class != "c-follower" || !slices.Equal(c.Notes, []string{"leader n1: never stale in 1000 reads"}) {
+		t.Fatalf("%+v", c)
+	}
+	last := c.Lines[0].Values[len(c.Lines[0].Values)-1]
+	if last.Y != 0.1 || last.X < 0.98 || !strings.Contains(last.Tip, "the stalest") {
+		t.Errorf("the end is %+v: one of a thousand", last)
+	}
+	figure := string(c.Draw())
+	if n := strings.Count(figure, "<polyline"); n != 1 || !strings.Contains(figure, ">leader n1: never stale in 1000 reads<") {
+		t.Errorf("%d lines in\n%s", n, figure)
+	}
+}
+
+// TestTimeline: a part of the run without a read is a gap, and not a latency of nothing.
+func TestTimeline(t *testing.T) {
+	slots := func(ms ...float64) (out []Slot) {
+		for i, v := range ms {
+			s := Slot{AtSeconds: float64(i), MaxLatencyMs: max(v, 0)}
+			if v >= 0 {
+				s.Reads = 1
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		cells [][]Slot
+		want  []string // the curves: the places of their points
+	}{
+		{"all", [][]Slot{slots(10, 5, 0)}, []string{"50.0,20.0 295.0,98.0 540.0,176.0"}},
+		{"a gap", [][]Slot{slots(10, -1, 5)}, []string{"50.0,20.0", "540.0,98.0"}},
+		{"the other verb was read", [][]Slot{slots(10, -1, 5), slots(-1, 5, -1)}, []string{"50.0,20.0 295.0,98.0 540.0,98.0"}},
+		{"never read", [][]Slot{slots(-1, -1, -1)}, nil},
+	} {
+		r := &Report{Options: OptionsReport{DurationSeconds: 2}, Nodes: []NodeReport{{Name: "n1", Role: client.Follower}}}
+		for _, s := range c.cells {
+			r.Cells = append(r.Cells, CellReport{Node: "n1", Mode: probe.MostRecent, Slots: s})
+		}
+		var got []string
+		for _, x := range strings.Split(string(r.timeline(r.Cells, func(s Slot) float64 { return s.MaxLatencyMs }).Draw()), `<polyline points="`)[1:] {
+			line, _, _ := strings.Cut(x, `"`)
+			got = append(got, line)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }

@@ -112,9 +112,13 @@ type Drawing struct {
 
 func New(width, height float64, title string) *Drawing {
 	d := &Drawing{width: width, height: height}
-	d.Add(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(title))
+	// On a narrow screen a page scrolls a figure rather than shrink its letters, which are of 11 units.
+	d.Add(`<svg viewBox="0 0 %g %g" style="min-width: %gpx" role="img" aria-label="%s">`, width, height, math.Round(width*leastScale), html.EscapeString(title))
 	return d
 }
+
+// leastScale is how much of its size a drawing keeps: letters have at least 8.8 pixels.
+const leastScale = 0.8
 
 func (d *Drawing) Add(format string, args ...any) { fmt.Fprintf(&d.b, format, args...) }
 
@@ -129,6 +133,15 @@ func (d *Drawing) Text(x, y float64, class, s string) {
 
 func (d *Drawing) Line(x1, y1, x2, y2 float64, class string) {
 	d.Add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
+}
+
+// Dot draws one, with what is said of it.
+func (d *Drawing) Dot(x, y, r float64, class, tip string) {
+	d.Add(`<circle cx="%.1f" cy="%.1f" r="%g" class="dot %s">`, x, y, r, class)
+	if tip != "" {
+		d.Add(`<title>%s</title>`, html.EscapeString(tip))
+	}
+	d.Add(`</circle>`)
 }
 
 // XAxis draws the ticks of a horizontal axis, with lines up to top.

@@ -24,12 +24,6 @@ type Page struct {
 	Report any
 }
 
-// Figure is a drawing with what is said above it.
-type Figure struct {
-	Title  string
-	Figure template.HTML
-}
-
 // Template reads what a page has of its own, as two templates: "style" and "body".
 func Template(own string) *template.Template {
 	return template.Must(template.Must(template.New("frame").Parse(frame)).Parse(own))

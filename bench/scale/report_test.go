@@ -97,13 +97,13 @@ func TestForms(t *testing.T) {
 
 func TestHistograms(t *testing.T) {
 	dir := t.TempDir()
-	files, err := sample(t).WriteHistograms(dir)
-	if err != nil || len(files) != 2*2 || files[0] != filepath.Join(dir, "scale-kep2340-1000-get.hgrm") {
+	files := sample(t).Histograms()
+	if err := measure.WriteFiles(dir, "scale", files); err != nil || len(files) != 2*2 || files[0].Name != "kep2340-1000-get" {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, f := range files {
-		if raw, err := os.ReadFile(f); err != nil || !strings.Contains(string(raw), "Total count    =          100") {
-			t.Errorf("%s: %v\n%s", f, err, raw)
+		if raw, err := os.ReadFile(filepath.Join(dir, "scale-"+f.Name+".hgrm")); err != nil || !strings.Contains(string(raw), "Total count    =          100") {
+			t.Errorf("%s: %v\n%s", f.Name, err, raw)
 		}
 	}
 }

@@ -2,10 +2,8 @@ package scale
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -96,18 +94,14 @@ func (rep *Report) WriteCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// WriteHistograms writes a percentile file of HdrHistogram for each row of each size, in
-// milliseconds: DIR/scale-POINT-N-ROW.hgrm. Of what happened once there is none. It returns the
-// files.
-func (rep *Report) WriteHistograms(dir string) (files []string, err error) {
+// Histograms are those of each row of each size, POINT-N-ROW. Of what happened once there is none.
+func (rep *Report) Histograms() (out []measure.Named) {
 	for _, s := range rep.Sizes {
 		for _, r := range s.Rows {
-			if r.Latency.Count == 0 {
-				continue
+			if r.Latency.Count > 0 {
+				out = append(out, measure.Named{Name: fmt.Sprintf("%s-%d-%s", rep.Point, s.N, r.ID), Histogram: r.latency})
 			}
-			file := filepath.Join(dir, fmt.Sprintf("scale-%s-%d-%s.hgrm", rep.Point, s.N, r.ID))
-			files, err = append(files, file), errors.Join(err, r.latency.WriteFile(file))
 		}
 	}
-	return files, err
+	return out
 }

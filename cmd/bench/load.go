@@ -238,7 +238,7 @@ func (o *benchLoadOptions) write(r *load.Report, peer *load.Report, out io.Write
 	if err := o.output.write(r, out); err != nil {
 		return err
 	}
-	if err := o.output.histograms(r, "load", out); err != nil {
+	if err := o.output.histograms(r.Histograms(), "load", out); err != nil {
 		return err
 	}
 	if o.svg != "" {

@@ -13,8 +13,10 @@ import (
 	"syscall"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/modes"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
@@ -54,12 +56,8 @@ type benchOutput struct {
 	csv  string // not all commands have it
 }
 
-// benchReport is what a bench command has measured.
-type benchReport interface {
-	WriteTable(io.Writer) error
-	WriteJSON(io.Writer) error
-	Failed() bool
-}
+// benchReport is what a bench command has measured: its JSON, and what of the other forms it has.
+type benchReport interface{ Failed() bool }
 
 func benchModesCommand() *cobra.Command {
 	o := benchModesOptions{Options: modes.DefaultOptions()}
@@ -194,17 +192,17 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	if err != nil {
 		return err
 	}
-	report, err := modes.Run(ctx, benchTarget(target), o.Options, progress)
+	r, err := modes.Run(ctx, benchTarget(target), o.Options, progress)
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}
-	if err := o.output.write(report, out); err != nil {
+	if err := o.output.write(r, out); err != nil {
 		return err
 	}
-	if err := o.output.histograms(report, "modes", out); err != nil {
+	if err := o.output.histograms(r.Histograms(), "modes", out); err != nil {
 		return err
 	}
-	if report.Failed() {
+	if r.Failed() {
 		return cli.ExitError{Code: exitBroken, Text: "error: a promise was broken or a request failed: see above"}
 	}
 	return nil
@@ -284,20 +282,28 @@ func benchTarget(t *playground.Target) client.Cluster {
 
 // write writes the report in all forms that are asked for.
 func (b *benchOutput) write(r benchReport, out io.Writer) error {
-	if b.json == "-" {
-		if err := r.WriteJSON(out); err != nil {
-			return err
-		}
-	} else if err := r.WriteTable(out); err != nil {
-		return err
-	}
 	type form struct {
 		file  string
 		write func(io.Writer) error
 	}
-	forms := []form{{b.json, r.WriteJSON}}
-	if r, ok := r.(interface{ WriteHTML(io.Writer) error }); ok {
-		forms = append(forms, form{b.html, r.WriteHTML})
+	json := func(w io.Writer) error { return report.WriteJSON(w, r) }
+	if r, ok := r.(interface{ WriteJSON(io.Writer) error }); ok {
+		json = r.WriteJSON
+	}
+	var shown any = r
+	if r, ok := r.(interface{ Doc() *report.Doc }); ok {
+		shown = r.Doc()
+	}
+	table := json
+	if b.json != "-" {
+		table = shown.(interface{ WriteTable(io.Writer) error }).WriteTable
+	}
+	if err := table(out); err != nil {
+		return err
+	}
+	forms := []form{{b.json, json}}
+	if page, ok := shown.(interface{ WriteHTML(io.Writer) error }); ok {
+		forms = append(forms, form{b.html, page.WriteHTML})
 	}
 	if r, ok := r.(interface{ WriteCSV(io.Writer) error }); ok {
 		forms = append(forms, form{b.csv, r.WriteCSV})
@@ -320,14 +326,12 @@ func (b *benchOutput) write(r benchReport, out io.Writer) error {
 }
 
 // histograms writes the percentile files into the directory, if there is one.
-func (b *benchOutput) histograms(r interface {
-	WriteHistograms(string) ([]string, error)
-}, name string, out io.Writer) error {
+func (b *benchOutput) histograms(all []measure.Named, name string, out io.Writer) error {
 	if b.dir == "" {
 		return nil
 	}
-	files, err := r.WriteHistograms(b.dir)
-	if err == nil && b.json != "-" && len(files) > 0 {
+	err := measure.WriteFiles(b.dir, name, all)
+	if err == nil && b.json != "-" && len(all) > 0 {
 		fmt.Fprintln(out, filepath.Join(b.dir, name+"-*.hgrm"))
 	}
 	return err

@@ -90,7 +90,7 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if err := o.output.write(report, out); err != nil {
 		return err
 	}
-	if err := o.output.histograms(report, "scale", out); err != nil {
+	if err := o.output.histograms(report.Histograms(), "scale", out); err != nil {
 		return err
 	}
 	if report.Failed() {

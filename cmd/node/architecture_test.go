@@ -240,7 +240,7 @@ var rooms = map[string]room{
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
 	"bench/measure":           {direct: noHTTP, reach: noKubernetes},
 	"bench/plot":              {direct: noHTTP, reach: noKubernetes},
-	"bench/report":            {ours: []string{"bench/host", "bench/plot"}, direct: noHTTP, reach: noKubernetes},
+	"bench/report":            {ours: []string{"bench/host", "bench/measure", "bench/plot"}, direct: noHTTP, reach: noKubernetes},
 	"bench/probe":             {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/report/reporttest": {tests: true},
 	// Whole clusters, from outside: a package per subject, and what starts clusters for them.
@@ -354,7 +354,7 @@ var rooms = map[string]room{
 	"quoratetest": {ours: []string{"node"}},
 	// It measures from outside: the nodes that it starts are processes of quorate.
 	"cmd/bench": {
-		ours: []string{"bench/burst", "bench/churn", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
+		ours: []string{"bench/burst", "bench/churn", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/measure", "bench/modes", "bench/probe", "bench/report", "bench/scale", "internal/cli", "internal/playground"},
 	},
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {

@@ -1,7 +1,6 @@
 package reporttest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,14 +21,14 @@ var update = flag.Bool("update", false, "rewrite testdata/schema.txt")
 // Schema checks that the JSON of a report with everything in it has the fields of
 // testdata/schema.txt: readers find what they found before. A field that is gone or has another
 // type needs another schema.
-func Schema(t *testing.T, schema string, report interface{ WriteJSON(io.Writer) error }) {
+func Schema(t *testing.T, schema string, report any) {
 	t.Helper()
-	var raw bytes.Buffer
-	if err := report.WriteJSON(&raw); err != nil {
+	raw, err := json.Marshal(report)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var tree any
-	if err := json.Unmarshal(raw.Bytes(), &tree); err != nil {
+	if err := json.Unmarshal(raw, &tree); err != nil {
 		t.Fatal(err)
 	}
 	fields := map[string]bool{}
@@ -94,6 +94,32 @@ func Page(t *testing.T, page string, figures int, foreign ...string) (report []b
 	}
 	Balanced(t, page)
 	return []byte(text)
+}
+
+var (
+	viewBox = regexp.MustCompile(`<div class="scroll"><svg viewBox="0 0 ([0-9.]+) [0-9.]+" style="min-width: ([0-9]+)px"`)
+	minmax  = regexp.MustCompile(`minmax\((min\([^)]*\)|[^,]*),`)
+)
+
+// Narrow fails for a page that a phone cuts off or shrinks: each figure has a box of its own that scrolls, in which
+// it keeps four fifths of its size (its letters are of 11 pixels), and no column is wider than the screen.
+func Narrow(t *testing.T, page string) {
+	t.Helper()
+	found := viewBox.FindAllStringSubmatch(page, -1)
+	if n := strings.Count(page, "<svg"); len(found) != n {
+		t.Errorf("%d of %d figures are in boxes that scroll", len(found), n)
+	}
+	for _, f := range found {
+		width, _ := strconv.ParseFloat(f[1], 64)
+		if least, _ := strconv.ParseFloat(f[2], 64); least < 0.79*width || width > 900 {
+			t.Errorf("a figure of %g units may shrink to %g pixels", width, least)
+		}
+	}
+	for _, f := range minmax.FindAllStringSubmatch(page, -1) {
+		if !strings.HasPrefix(f[1], "min(") {
+			t.Errorf("a column is at least %s wide, whatever the screen", f[1])
+		}
+	}
 }
 
 // Balanced fails for a page whose elements do not close in order.

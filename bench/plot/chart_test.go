@@ -1,0 +1,44 @@
+package plot
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// TestChart: what cannot be drawn is a gap, and no place of its own.
+func TestChart(t *testing.T) {
+	value := func(xy ...float64) (out []Value) {
+		for i := 0; i < len(xy); i += 2 {
+			out = append(out, Value{X: xy[i], Y: xy[i+1]})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		chart Chart
+		want  string // the points of all curves
+	}{
+		{"a line", Chart{Lines: []Line{{Values: value(0, 0, 10, 4)}}}, "50.0,164.0 350.0,20.0"},
+		{"no number", Chart{Lines: []Line{{Values: value(0, 0, 5, math.NaN(), 10, 4)}}}, "50.0,164.0|350.0,20.0"},
+		{"zero has no logarithm", Chart{Y: Scale{Log: true}, Lines: []Line{{Values: value(0, 1, 5, 0, 10, 10)}}}, "50.0,164.0|350.0,20.0"},
+		{"beyond the end is at the edge", Chart{Y: Scale{End: 2}, Lines: []Line{{Values: value(0, 1, 10, 400)}}}, "50.0,92.0 350.0,20.0"},
+		{"bounds that others need", Chart{Y: Scale{Max: 8}, Lines: []Line{{Values: value(0, 0, 10, 4)}}}, "50.0,164.0 350.0,92.0"},
+		{"percentiles: the last is at the end", Chart{X: Scale{Nines: true}, Lines: []Line{{Values: value(0, 0, 90, 4, 100, 4)}}}, "50.0,164.0 194.2,20.0 350.0,20.0"},
+		{"nothing", Chart{Notes: []string{"never"}}, ""},
+	} {
+		c.chart.Width, c.chart.Height = 360, 200
+		var got []string
+		drawn := string(c.chart.Draw())
+		for _, x := range strings.Split(drawn, `<polyline points="`)[1:] {
+			line, _, _ := strings.Cut(x, `"`)
+			got = append(got, line)
+		}
+		if s := strings.Join(got, "|"); s != c.want {
+			t.Errorf("%s: %s, want %s", c.name, s, c.want)
+		}
+		if strings.Contains(drawn, "NaN") || strings.Contains(drawn, "Inf") || len(c.chart.Notes) > 0 && !strings.Contains(drawn, ">never<") {
+			t.Errorf("%s: %s", c.name, drawn)
+		}
+	}
+}
