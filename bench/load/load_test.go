@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // TestMain lets the test binary be the bare server, as the program itself can be.
@@ -291,10 +292,10 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: %s, failed %t", c.what, got, r.Failed())
 		}
 		var table, raw bytes.Buffer
-		if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
+		if err := r.Doc().WriteTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
 			t.Errorf("%s: %v in\n%s", c.what, err, table.String())
 		}
-		if err := r.WriteJSON(&raw); err != nil {
+		if err := report.WriteJSON(&raw, r); err != nil {
 			t.Fatal(err)
 		}
 		if back, err := parseReport("x", raw.Bytes()); err != nil || back.Rows[0].CPU != r.Rows[0].CPU {

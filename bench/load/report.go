@@ -347,9 +347,6 @@ func parseReport(file string, raw []byte) (*Report, error) {
 	return r, nil
 }
 
-// WriteJSON writes the report.
-func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
-
 // loadLine says what was asked for.
 func (r *Report) loadLine() string {
 	o := r.Options

@@ -111,7 +111,7 @@ func TestForms(t *testing.T) {
 	r := everything(t)
 	r.Goals = false
 	var table, page, csv, svg bytes.Buffer
-	if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
+	if err := errors.Join(r.Doc().WriteTable(&table), r.Doc().WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"of them update", "get, resourceVersion unset (cut short)", "← the knee", "The knee is at 100/s; at 200/s: 10 % of the operations failed", "get: 2 errors, the first: refused", "mix: 2 operations were due and not sent", "It was stopped before its end", "n1+n2"} {
@@ -127,6 +127,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("line %d of the CSV has %d fields: %s", i, n+1, line)
 		}
 	}
+	reporttest.Narrow(t, page.String())
 	// One of all latencies, one per row and verb, two per sweep.
 	text := reporttest.Page(t, page.String(), 1+4+2*2, "<b>n1</b>", "'<script>")
 	if back, err := parseReport("the page", text); err != nil || back.Command != r.Command || len(back.Runs) != 2 {
@@ -138,7 +139,7 @@ func TestForms(t *testing.T) {
 	// Reports of little have all forms too.
 	for name, r := range map[string]*Report{"nothing": reportOf(DefaultOptions(), nil), "a row of nothing": reportOf(DefaultOptions(), nil, (&bench{}).newRow(&rows[0], done(), nil, nil))} {
 		page.Reset()
-		if err := errors.Join(r.WriteTable(&table), r.WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
+		if err := errors.Join(r.Doc().WriteTable(&table), r.Doc().WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if strings.Contains(page.String(), "NaN") || strings.Contains(page.String(), "Inf") {
@@ -183,7 +184,7 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := errors.Join(r.WriteTable(&out), r.WriteAgainst(&out, r), r.WriteHTML(&out), r.WriteCSV(&out)); err != nil {
+		if err := errors.Join(r.Doc().WriteTable(&out), r.WriteAgainst(&out, r), r.Doc().WriteHTML(&out), r.WriteCSV(&out)); err != nil {
 			t.Errorf("%v", err)
 		}
 		r.Failed()

@@ -99,7 +99,7 @@ func (d *Doc) WriteTable(w io.Writer) error {
 		if b.Page || b.Fold != "" {
 			continue
 		}
-		if err := b.writeText(out); err != nil {
+		if err := b.WriteText(out); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,8 @@ func (d *Doc) WriteTable(w io.Writer) error {
 	return out.Flush()
 }
 
-func (b *Block) writeText(w io.Writer) error {
+// WriteText writes the block for a terminal, without its verdicts.
+func (b *Block) WriteText(w io.Writer) error {
 	if len(b.Table.Rows)+len(b.Failures)+len(b.Texts) == 0 {
 		return nil
 	}
