@@ -42,10 +42,10 @@ type Chart struct {
 	X, Y          Scale
 	Lines         []Line
 	Areas         []Area
-	Across        float64       // a dashed line at this value; zero: none
-	Mark          Tick          // a line at this X, with a label; zero: none
-	Rise          [2][2]float64 // a dashed line from one point to another; zero: none
-	Notes         []string      // what is said of lines that have no points
+	Across        float64  // a dashed line at this value; zero: none
+	Mark          Tick     // a line at this X, with a label; zero: none
+	Proportion    Value    // from here on a dashed line grows as X does, as far as the figure goes; zero: none
+	Notes         []string // what is said of lines that have no points
 }
 
 const (
@@ -75,8 +75,9 @@ func (c Chart) Draw() template.HTML {
 		d.Line(x.At(c.Mark.At), top-4, x.At(c.Mark.At), bottom, "mark")
 		d.Text(x.At(c.Mark.At)-4, top-7, "tick end", c.Mark.Label)
 	}
-	if from, to := c.Rise[0], c.Rise[1]; from != to {
-		d.Line(x.At(from[0]), y.At(from[1]), x.At(to[0]), y.At(to[1]), "floor")
+	if p := c.Proportion; p.X > 0 && p.Y > 0 {
+		factor := min(x.Max/p.X, y.Max/p.Y)
+		d.Line(x.At(p.X), y.At(p.Y), x.At(p.X*factor), y.At(p.Y*factor), "floor")
 	}
 	for _, l := range c.Lines {
 		var points []Point

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -156,9 +155,6 @@ func (rep *Report) Failed() bool {
 	}
 	return false
 }
-
-// WriteJSON writes the report for programs.
-func (rep *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, rep) }
 
 // loadLine says what was measured.
 func (rep *Report) loadLine() string {

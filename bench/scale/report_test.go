@@ -61,7 +61,7 @@ func TestGrowth(t *testing.T) {
 func TestForms(t *testing.T) {
 	rep := sample(t)
 	var table, page, lines bytes.Buffer
-	if err := errors.Join(rep.WriteTable(&table), rep.WriteHTML(&page), rep.WriteCSV(&lines)); err != nil {
+	if err := errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteCSV(&lines)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"10000 ConfigMaps", "Exponents of growth", "requests to the webhook 1234, each took 5.12 ms", "the first error: refused", "10.5 s in the median", "another client gets one object 20 times"} {
@@ -72,6 +72,7 @@ func TestForms(t *testing.T) {
 	if all, err := csv.NewReader(&lines).ReadAll(); err != nil || len(all) != 1+2*4 || all[8][2] != "list" {
 		t.Errorf("%v: %q", err, all)
 	}
+	reporttest.Narrow(t, page.String())
 	// Memory, and one of each row.
 	var back Report
 	if err := json.Unmarshal(reporttest.Page(t, page.String(), 1+4, "<b>all", "<b>n1</b>", "'<script>"), &back); err != nil || back.Schema != Schema || len(back.Sizes) != 2 || back.Command != rep.Command {
@@ -88,7 +89,7 @@ func TestForms(t *testing.T) {
 	none.Sizes, none.Growth = nil, nil
 	for figures, rep := range map[int]*Report{5: one, 0: none} {
 		page.Reset()
-		if err := errors.Join(rep.WriteTable(&table), rep.WriteHTML(&page), rep.WriteCSV(&lines)); err != nil {
+		if err := errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteCSV(&lines)); err != nil {
 			t.Error(err)
 		}
 		reporttest.Page(t, page.String(), figures)
