@@ -138,7 +138,7 @@ func TestFailed(t *testing.T) {
 		if !bad.Failed() {
 			t.Errorf("%s is no failure", name)
 		}
-		if err := errors.Join(bad.WriteTable(io.Discard), json.NewEncoder(io.Discard).Encode(&bad)); err != nil {
+		if err := errors.Join(bad.Doc().WriteTable(io.Discard), json.NewEncoder(io.Discard).Encode(&bad)); err != nil {
 			t.Error(err)
 		}
 	}

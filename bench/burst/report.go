@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -120,50 +119,46 @@ func (r *Report) Failed() bool {
 	return r.Answers["200"] == 0 || r.Lost() > 0 || len(r.LostWrites) > 0 || r.Elections > 0 || r.WatchesCut > 0
 }
 
-// WriteJSON writes the report for programs.
-func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
-
-// WriteTable writes the report for a terminal.
-func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n\n%d clients patch %d Deployments (%s) as %s, %.0f s\n\n", r.Title(), r.Command, r.Clients, r.Objects, strings.Join(r.Kinds, ", "), r.User, r.Seconds)
-	line := func(name string, l measure.Latency, errors int64) []string {
-		return []string{name, fmt.Sprint(l.Count), measure.Ms(l.P50Ms), measure.Ms(l.P99Ms), measure.Ms(l.MaxMs), fmt.Sprint(errors)}
+// Doc is the report for people.
+func (r *Report) Doc() *report.Doc {
+	b := report.Block{Table: report.Table{Head: []string{"", "served", "p50 ms", "p99", "max", "failed"}}}
+	line := func(name string, l measure.Latency, errors int64) {
+		b.Table.Rows = append(b.Table.Rows, report.Row{Cells: []string{name, fmt.Sprint(l.Count), measure.Ms(l.P50Ms), measure.Ms(l.P99Ms), measure.Ms(l.MaxMs), fmt.Sprint(errors)}})
 	}
-	lines := [][]string{line("patch", r.Latency, r.Lost())}
+	line("patch", r.Latency, r.Lost())
 	for _, o := range r.Others {
-		lines = append(lines, line(o.Name, o.Latency, o.Errors))
+		line(o.Name, o.Latency, o.Errors)
 	}
-	if err := report.WriteColumns(w, []string{"", "served", "p50 ms", "p99", "max", "failed"}, lines); err != nil {
-		return err
-	}
+	say := func(format string, args ...any) { b.Texts = append(b.Texts, fmt.Sprintf(format, args...)) }
 	var answers []string
 	for _, code := range slices.Sorted(maps.Keys(r.Answers)) {
 		answers = append(answers, fmt.Sprintf("%s: %d", code, r.Answers[code]))
 	}
-	fmt.Fprintf(w, "\nanswers to patches   %s\n", strings.Join(answers, ", "))
-	fmt.Fprintf(w, "watch events         %d, watches cut %d\n", r.Events, r.WatchesCut)
-	fmt.Fprintf(w, "Raft                 %d elections; waited for a processor %s ms on average, p50 %s, p99 %s, at most %s (%d times)\n",
+	say("answers to patches   %s", strings.Join(answers, ", "))
+	say("watch events         %d, watches cut %d", r.Events, r.WatchesCut)
+	say("Raft                 %d elections; waited for a processor %s ms on average, p50 %s, p99 %s, at most %s (%d times)",
 		r.Elections, measure.Ms(r.RaftDelay.MeanMs), measure.Ms(r.RaftDelay.P50Ms), measure.Ms(r.RaftDelay.P99Ms), measure.Ms(r.RaftDelay.MaxMs), r.RaftDelay.Count)
-	fmt.Fprintf(w, "a patch costs        %.0f µs of CPU, %.0f allocations, of all nodes and with what others do\n", r.CPUPerPatch, r.AllocsPer)
-	fmt.Fprintf(w, "resident memory      %d MiB of all nodes\n", r.ResidentBytes>>20)
+	say("a patch costs        %.0f µs of CPU, %.0f allocations, of all nodes and with what others do", r.CPUPerPatch, r.AllocsPer)
+	say("resident memory      %d MiB of all nodes", r.ResidentBytes>>20)
 	if len(r.LostWrites) == 0 {
-		fmt.Fprintln(w, "no acknowledged patch is lost: each is in the events of all watches, and in its Deployment if it is the newest")
+		say("no acknowledged patch is lost: each is in the events of all watches, and in its Deployment if it is the newest")
 	}
 	for _, text := range r.LostWrites[:min(len(r.LostWrites), 10)] {
-		fmt.Fprintf(w, "  %s\n", text)
+		say("  %s", text)
 	}
 	if r.FirstCut != "" {
-		fmt.Fprintf(w, "the first cut: %s\n", r.FirstCut)
+		say("the first cut: %s", r.FirstCut)
 	}
 	for _, code := range slices.Sorted(maps.Keys(r.Firsts)) {
-		fmt.Fprintf(w, "the first %s: %s\n", code, strings.TrimSpace(r.Firsts[code]))
+		say("the first %s: %s", code, strings.TrimSpace(r.Firsts[code]))
 	}
 	for _, o := range r.Others {
 		if o.First != "" {
-			fmt.Fprintf(w, "%s, the first error: %s\n", o.Name, strings.TrimSpace(o.First))
+			say("%s, the first error: %s", o.Name, strings.TrimSpace(o.First))
 		}
 	}
-	return nil
+	said := fmt.Sprintf("%d clients patch %d Deployments (%s) as %s, %.0f s", r.Clients, r.Objects, strings.Join(r.Kinds, ", "), r.User, r.Seconds)
+	return &report.Doc{Head: &r.Head, Lines: []string{said}, Blocks: []report.Block{b}}
 }
 
 // beyond, in seconds, stands for what is above the last bound of a histogram: JSON has no infinity.

@@ -223,7 +223,7 @@ func TestReport(t *testing.T) {
 		r.add(s)
 	}
 	var table, csv, svg strings.Builder
-	if err := r.WriteTable(&table); err != nil {
+	if err := r.Doc().WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"30/s", "third, at most   12.0      11.0", "second third   32.0      31.0", "last third   62.0      61.0", "in the end   72.0      71.0", "24.00 bytes for each"} {

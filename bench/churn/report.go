@@ -56,11 +56,11 @@ var series = []struct {
 	name, class string
 	of          func(Sample) int64
 }{
-	{"files", "m-all", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Sum() }) }},
-	{"state.db", "m-state", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.State }) }},
-	{"log", "m-log", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Log }) }},
-	{"resident memory", "m-memory", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Resident }) }},
-	{"live objects", "m-live", func(s Sample) int64 { return s.LiveBytes }},
+	{"files", "c-ink", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Sum() }) }},
+	{"state.db", "c-most-recent", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.State }) }},
+	{"log", "c-not-older", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Log }) }},
+	{"resident memory", "c-exact", func(s Sample) int64 { return s.most(func(n NodeSample) int64 { return n.Resident }) }},
+	{"live objects", "c-leader", func(s Sample) int64 { return s.LiveBytes }},
 }
 
 func (s Sample) most(of func(NodeSample) int64) (most int64) {
@@ -93,18 +93,15 @@ func (r *Report) thirds() (parts [3][]Sample) {
 // Failed reports whether a write failed.
 func (r *Report) Failed() bool { return r.Failures > 0 || r.Written == 0 }
 
-// WriteJSON writes the report for programs.
-func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
-
-// WriteTable writes the report for a terminal.
-func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n\n%d writes to %d nodes by %d clients, around %d objects of %d to %d bytes: %.0f/s; %d answers asked to come again, %d writes failed\n\n",
-		r.Title(), r.Command, r.Written, r.Nodes, r.Clients, r.Objects, r.Smallest, r.Largest, float64(r.Written)/max(r.WriteSeconds, 1e-9), r.Again, r.Failures)
-	head := []string{"MiB, of the node with most"}
+// Doc is the report for people.
+func (r *Report) Doc() *report.Doc {
+	said := fmt.Sprintf("%d writes to %d nodes by %d clients, around %d objects of %d to %d bytes: %.0f/s; %d answers asked to come again, %d writes failed",
+		r.Written, r.Nodes, r.Clients, r.Objects, r.Smallest, r.Largest, float64(r.Written)/max(r.WriteSeconds, 1e-9), r.Again, r.Failures)
+	b := report.Block{Table: report.Table{Head: []string{"MiB, of the node with most"}}}
 	for _, x := range series {
-		head = append(head, x.name)
+		b.Table.Head = append(b.Table.Head, x.name)
 	}
-	row := func(name string, samples []Sample) []string {
+	add := func(name string, samples []Sample) {
 		line := []string{name}
 		for _, x := range series {
 			var most int64
@@ -113,27 +110,20 @@ func (r *Report) WriteTable(w io.Writer) error {
 			}
 			line = append(line, fmt.Sprintf("%.1f", float64(most)/(1<<20)))
 		}
-		return line
+		b.Table.Rows = append(b.Table.Rows, report.Row{Cells: line})
 	}
-	var lines [][]string
 	for i, part := range r.thirds() {
-		lines = append(lines, row([]string{"first third, at most", "second third", "last third"}[i], part))
-	}
-	if n := len(r.Samples); n > 0 {
-		lines = append(lines, row("in the end", r.Samples[n-1:]))
-	}
-	if err := report.WriteColumns(w, head, lines); err != nil {
-		return err
+		add([]string{"first third, at most", "second third", "last third"}[i], part)
 	}
 	if n := len(r.Samples); n > 0 {
 		s := r.Samples[n-1]
-		files := s.most(func(n NodeSample) int64 { return n.Sum() })
-		fmt.Fprintf(w, "\nin the end %d objects of %d bytes; files take %.2f bytes for each of these\n", s.Objects, s.LiveBytes, float64(files)/float64(max(s.LiveBytes, 1)))
+		add("in the end", r.Samples[n-1:])
+		b.Texts = append(b.Texts, fmt.Sprintf("in the end %d objects of %d bytes; files take %.2f bytes for each of these", s.Objects, s.LiveBytes, float64(series[0].of(s))/float64(max(s.LiveBytes, 1))))
 	}
 	if r.FirstError != "" {
-		fmt.Fprintf(w, "the first error: %s\n", r.FirstError)
+		b.Texts = append(b.Texts, "the first error: "+r.FirstError)
 	}
-	return nil
+	return &report.Doc{Head: &r.Head, Lines: []string{said}, Blocks: []report.Block{b}}
 }
 
 // WriteCSV writes a line for each sample and node.
@@ -155,32 +145,13 @@ func (r *Report) WriteCSV(w io.Writer) error {
 
 // WriteSVG draws the samples: a curve for each column of the table, and a line where the writes ended.
 func (r *Report) WriteSVG(w io.Writer) error {
-	const left, right, top, bottom = 52.0, 540.0, 40.0, 216.0
-	most, end := int64(0), 0.0
-	for _, s := range r.Samples {
-		end = s.Seconds
-		for _, x := range series {
-			most = max(most, x.of(s))
-		}
-	}
-	d := plot.New(550, 252, "files and memory under churn")
-	x, y := plot.LinearAxis(end/60, left, right), plot.LinearAxis(float64(most)/(1<<20), bottom, top)
-	d.XAxis(x, top, bottom, "minutes")
-	d.YAxis(y, left, right, "MiB")
-	d.Line(x.At(r.WriteSeconds/60), top, x.At(r.WriteSeconds/60), bottom, "floor")
-	at := left + 40
-	for _, c := range series {
-		var points []plot.Point
+	c := plot.Chart{Title: "files and memory under churn", Width: 550, Height: 252, X: plot.Scale{Title: "minutes"}, Y: plot.Scale{Title: "MiB"}, Mark: plot.Tick{At: r.WriteSeconds / 60, Label: "the last write"}}
+	for _, x := range series {
+		line := plot.Line{Name: x.name, Class: "fine " + x.class}
 		for _, s := range r.Samples {
-			points = append(points, plot.Point{X: x.At(s.Seconds / 60), Y: y.At(float64(c.of(s)) / (1 << 20))})
+			line.Values = append(line.Values, plot.Value{X: s.Seconds / 60, Y: float64(x.of(s)) / (1 << 20)})
 		}
-		d.Curve(points, "fine "+c.class)
-		d.Text(at, 14, "name "+c.class, c.name)
-		at += 30 + 6*float64(len(c.name))
+		c.Lines = append(c.Lines, line)
 	}
-	return plot.WriteSVG(w, d.Done(), classes)
+	return plot.WriteSVG(w, c.Draw())
 }
-
-// classes are the colours of the curves and of their names.
-const classes = `.m-all { stroke: var(--ink); } .m-state { stroke: var(--most-recent); } .m-log { stroke: var(--not-older); } .m-memory { stroke: var(--exact); } .m-live { stroke: var(--leader); }
-svg .name { stroke: none; font-weight: 600; } svg .name.m-all { fill: var(--ink); } svg .name.m-state { fill: var(--most-recent); } svg .name.m-log { fill: var(--not-older); } svg .name.m-memory { fill: var(--exact); } svg .name.m-live { fill: var(--leader); }`

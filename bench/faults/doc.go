@@ -9,7 +9,7 @@
 //     where: a cluster, and who can do things to its nodes. Run does it.
 //   - A sample is one request with its times and its outcome. All figures follow
 //     from the samples of a run (windows.go), and the bins of the time line too.
-//   - Report is the JSON; WriteTable, WriteHTML and WriteCSV show the same.
+//   - Report is the JSON; its Doc and WriteCSV show the same.
 //
 // The load is open: requests are due at random times, whatever the servers do, and
 // their latency counts from when they were due. Nothing is tried again: an error is

@@ -308,7 +308,7 @@ func TestSlowDisk(t *testing.T) {
 		t.Errorf("delayed: %+v of %+v", d, rep.Repeats[1].Faults[0])
 	}
 	var table, page bytes.Buffer
-	if err := errors.Join(rep.WriteTable(&table), rep.WriteHTML(&page)); err != nil {
+	if err := errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"slow-disk=20ms:leader@5s+5s (n1 leader)", "40.5 / 41 syncs took longer", "latency meanwhile", "31.0 / 31.0", "; the kernel asks this program before each sync\n"} {
@@ -329,7 +329,7 @@ func TestSlowDisk(t *testing.T) {
 func TestForms(t *testing.T) {
 	rep := sampleReport(t)
 	var table, page, raw, csv bytes.Buffer
-	for _, err := range []error{rep.WriteTable(&table), rep.WriteHTML(&page), rep.WriteJSON(&raw), rep.WriteCSV(&csv)} {
+	for _, err := range []error{rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteJSON(&raw), rep.WriteCSV(&csv)} {
 		if err != nil {
 			t.Fatal(err)
 		}

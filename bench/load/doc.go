@@ -11,7 +11,7 @@
 //     latencies are those at the peak. openLoop sends operations when they are due, whatever
 //     the servers do, and counts their latency from then on. sweep raises the rate of an
 //     open loop until something gives: the knee.
-//   - Report is the JSON; WriteTable, WriteCSV, WriteHTML and WriteHistograms show the same.
+//   - Report is the JSON; its Doc, WriteCSV and Histograms show the same.
 //
 // The generator shares the machine with the servers, so it is kept cheap: raw HTTP/2, bodies
 // encoded beforehand, answers scanned rather than decoded.

@@ -127,7 +127,6 @@ func TestForms(t *testing.T) {
 			t.Errorf("line %d of the CSV has %d fields: %s", i, n+1, line)
 		}
 	}
-	reporttest.Narrow(t, page.String())
 	// One of all latencies, one per row and verb, two per sweep.
 	text := reporttest.Page(t, page.String(), 1+4+2*2, "<b>n1</b>", "'<script>")
 	if back, err := parseReport("the page", text); err != nil || back.Command != r.Command || len(back.Runs) != 2 {

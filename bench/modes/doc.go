@@ -10,7 +10,7 @@
 //   - The ledger knows every write that was acknowledged and when. It is what
 //     answers are compared with: versions behind, and milliseconds since the first
 //     acknowledged write that an answer lacks.
-//   - Report is the JSON; WriteTable and WriteHTML show the same.
+//   - Report is the JSON; its Doc, WriteCSV and Histograms show the same.
 //
 // The load is open: reads are due at random times that were drawn beforehand,
 // whatever the servers do, and their latency counts from when they were due. A

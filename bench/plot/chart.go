@@ -3,6 +3,7 @@ package plot
 import (
 	"html/template"
 	"math"
+	"slices"
 )
 
 // Scale says what an axis shows. It covers the values that are drawn, and Min to Max, so that
@@ -24,6 +25,7 @@ type Value struct {
 
 // Line is a curve.
 type Line struct {
+	Name   string // stands above the figure, if there is one
 	Class  string // "fine" beside the colour for many values
 	Values []Value
 	Dots   bool
@@ -60,6 +62,9 @@ func (c Chart) Draw() template.HTML {
 	if len(c.Areas) > 0 || c.Mark.Label != "" {
 		top += 6 // their titles stand above
 	}
+	if slices.ContainsFunc(c.Lines, func(l Line) bool { return l.Name != "" }) {
+		top += noteHeight
+	}
 	x, y := c.X.axis(chartLeft, c.Width-chartRight, c.all(func(v Value) float64 { return v.X })), c.Y.axis(bottom, top, c.all(func(v Value) float64 { return v.Y }))
 	for _, a := range c.Areas {
 		from, to := x.At(a.From), x.At(a.To)
@@ -79,7 +84,12 @@ func (c Chart) Draw() template.HTML {
 		factor := min(x.Max/p.X, y.Max/p.Y)
 		d.Line(x.At(p.X), y.At(p.Y), x.At(p.X*factor), y.At(p.Y*factor), "floor")
 	}
+	named := chartLeft + 40
 	for _, l := range c.Lines {
+		if l.Name != "" {
+			d.Text(named, 14, "name "+l.Class, l.Name)
+			named += 30 + 6*float64(len(l.Name))
+		}
 		var points []Point
 		for _, v := range l.Values {
 			if c.X.gap(v.X) || c.Y.gap(v.Y) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -119,7 +120,7 @@ func (d *Doc) WriteTable(w io.Writer) error {
 
 // WriteText writes the block for a terminal, without its verdicts.
 func (b *Block) WriteText(w io.Writer) error {
-	if len(b.Table.Rows)+len(b.Failures)+len(b.Texts) == 0 {
+	if len(b.Table.Rows)+len(b.Failures)+len(b.Texts) == 0 && (b.Note == "" || len(b.Figures) > 0) {
 		return nil
 	}
 	head := []string{}
@@ -140,7 +141,10 @@ func (b *Block) WriteText(w io.Writer) error {
 			return err
 		}
 	}
-	for _, text := range append(b.Failures, b.Texts...) {
+	for i, text := range slices.Concat(b.Failures, b.Texts) {
+		if i == 0 && len(b.Table.Rows) > 0 {
+			fmt.Fprintln(w)
+		}
 		fmt.Fprintln(w, text)
 	}
 	return nil
@@ -190,11 +194,16 @@ func (t *Table) write(w io.Writer) error {
 
 // WriteColumns writes a table for a terminal, its cells at the right of their columns.
 func WriteColumns(w io.Writer, head []string, lines [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
 	for _, line := range append([][]string{head}, lines...) {
 		fmt.Fprintln(t, strings.Join(line, "\t")+"\t")
 	}
-	return t.Flush()
+	err := t.Flush()
+	for line := range strings.Lines(b.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
+	return err
 }
 
 // Signed prints a difference by print, with its sign.

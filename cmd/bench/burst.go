@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime/debug"
 	"strings"
 
 	"github.com/quorate/quorate/bench/burst"
@@ -63,7 +62,6 @@ func (o *benchBurstOptions) run(ctx context.Context, out, progress io.Writer) er
 	if err := errors.Join(o.output.complete("burst"), o.Validate()); err != nil {
 		return err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
 	target, end, err := o.cluster.open(ctx, progress)
 	if err != nil {
 		return err
@@ -72,11 +70,5 @@ func (o *benchBurstOptions) run(ctx context.Context, out, progress io.Writer) er
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}
-	if err := o.output.write(report, out); err != nil {
-		return err
-	}
-	if report.Failed() {
-		return cli.ExitError{Code: exitBroken, Text: "error: patches were lost, or others were not served: see above"}
-	}
-	return nil
+	return o.output.finish("burst", report, out, "patches were lost, or others were not served")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime/debug"
 
 	"github.com/quorate/quorate/bench/churn"
 	"github.com/quorate/quorate/internal/cli"
@@ -16,7 +15,6 @@ type benchChurnOptions struct {
 	churn.Options
 	cluster benchCluster
 	output  benchOutput
-	svg     string
 }
 
 func benchChurnCommand() *cobra.Command {
@@ -62,7 +60,7 @@ measured until then.`,
 	o.cluster.flags(f, 0)
 	f.StringVar(&o.output.json, "json", "", "file for the JSON, - for standard output instead of the table")
 	f.StringVar(&o.output.csv, "csv", "", "file for the samples as CSV")
-	f.StringVar(&o.svg, "svg", "", "file for the figure, as SVG")
+	f.StringVar(&o.output.svg, "svg", "", "file for the figure, as SVG")
 	return c
 }
 
@@ -71,7 +69,6 @@ func (o *benchChurnOptions) run(ctx context.Context, out, progress io.Writer) er
 	if err := errors.Join(o.output.complete("churn"), o.Validate()); err != nil {
 		return err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
 	target, end, err := o.cluster.open(ctx, progress)
 	if err != nil {
 		return err
@@ -81,19 +78,11 @@ func (o *benchChurnOptions) run(ctx context.Context, out, progress io.Writer) er
 	if report == nil {
 		return err
 	}
-	if o.svg != "" {
-		if err := writeFile(o.svg, report.WriteSVG); err != nil {
-			return err
+	if err != nil || report.Stopped {
+		if err = errors.Join(err, o.output.write("churn", report, out)); err == nil {
+			err = cli.ExitError{Code: cli.ExitStopped, Text: "stopped"}
 		}
-	}
-	if err := errors.Join(err, o.output.write(report, out)); err != nil {
 		return err
 	}
-	switch {
-	case report.Stopped:
-		return cli.ExitError{Code: cli.ExitStopped, Text: "stopped"}
-	case report.Failed():
-		return cli.ExitError{Code: exitBroken, Text: "error: writes failed: see above"}
-	}
-	return nil
+	return o.output.finish("churn", report, out, "writes failed")
 }

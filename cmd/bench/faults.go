@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/quorate/quorate/bench/faults"
 	"github.com/quorate/quorate/internal/cli"
@@ -88,7 +87,6 @@ func (o *benchFaultsOptions) run(ctx context.Context, out, progress io.Writer) e
 	if err := o.complete(); err != nil {
 		return err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
 	target, end, err := o.cluster.open(ctx, progress)
 	if err != nil {
 		return err
@@ -97,13 +95,7 @@ func (o *benchFaultsOptions) run(ctx context.Context, out, progress io.Writer) e
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}
-	if err := o.output.write(report, out); err != nil {
-		return err
-	}
-	if report.Failed() {
-		return cli.ExitError{Code: exitBroken, Text: "error: a promise was broken: see above"}
-	}
-	return nil
+	return o.output.finish("faults", report, out, "a promise was broken")
 }
 
 func (o *benchFaultsOptions) complete() error {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -31,7 +30,6 @@ type benchLoadOptions struct {
 	form    string // -o
 	against string
 	target  benchTargets
-	svg     string
 }
 
 // benchTargets are the flags that name what was not started by quorate.
@@ -122,7 +120,7 @@ until then; a second one at once.`,
 	o.output.flags(f, "load", true)
 	f.Lookup("csv").Usage = "file for the rows as CSV"
 	f.Lookup("output-dir").Usage = "directory for load.json, load.csv, load.html and a percentile file (.hgrm) of each row"
-	f.StringVar(&o.svg, "svg", "", "file for the figure of latencies, or of the sweep, as SVG")
+	f.StringVar(&o.output.svg, "svg", "", "file for the figure of latencies, or of the sweep, as SVG")
 	f.StringVarP(&o.form, "output", "o", "table", "table, or json for the JSON on standard output")
 	cli.CompleteOutput(c, "table", "json")
 	return c
@@ -181,7 +179,6 @@ func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) err
 			return err
 		}
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
 	target, end, err := o.open(ctx, progress)
 	if err != nil {
 		return err
@@ -191,8 +188,13 @@ func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) err
 	if ended := end(); err != nil && !stopped || ended != nil {
 		return errors.Join(err, ended)
 	}
-	if err := o.write(report, peer, out); err != nil {
+	if err := o.output.write("load", report, out); err != nil {
 		return err
+	}
+	if peer != nil && o.output.json != "-" {
+		if err := report.WriteAgainst(out, peer); err != nil {
+			return err
+		}
 	}
 	switch {
 	case stopped:
@@ -231,25 +233,6 @@ func (o *benchLoadOptions) complete() (err error) {
 		o.output.json = "-"
 	}
 	return o.Validate()
-}
-
-// write writes the report in all forms that are asked for.
-func (o *benchLoadOptions) write(r *load.Report, peer *load.Report, out io.Writer) error {
-	if err := o.output.write(r, out); err != nil {
-		return err
-	}
-	if err := o.output.histograms(r.Histograms(), "load", out); err != nil {
-		return err
-	}
-	if o.svg != "" {
-		if err := writeFile(o.svg, r.WriteSVG); err != nil {
-			return err
-		}
-	}
-	if peer != nil && o.output.json != "-" {
-		return r.WriteAgainst(out, peer)
-	}
-	return nil
 }
 
 // open finds or starts what is measured.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 
 	"github.com/quorate/quorate/bench/client"
@@ -75,7 +74,6 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if err := errors.Join(o.Validate(), playground.CheckSettings(ctx, o.set), o.output.complete("scale")); err != nil {
 		return err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
 	lab := func(ctx context.Context, nodes int, backup string, settings []string) (scale.Machines, error) {
 		t, end, err := playground.Temporary(ctx, playground.Options{Nodes: nodes, Set: slices.Concat(settings, o.set), Backup: backup}, progress)
 		if err != nil {
@@ -87,16 +85,7 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if err != nil {
 		return err
 	}
-	if err := o.output.write(report, out); err != nil {
-		return err
-	}
-	if err := o.output.histograms(report.Histograms(), "scale", out); err != nil {
-		return err
-	}
-	if report.Failed() {
-		return cli.ExitError{Code: exitBroken, Text: "error: requests failed: see above"}
-	}
-	return nil
+	return o.output.finish("scale", report, out, "requests failed")
 }
 
 // scaleMachines is a temporary playground.

@@ -41,7 +41,7 @@ func burstOn(t *testing.T, c *cluster.Cluster, user string) (client.Cluster, bur
 func logBurst(t *testing.T, r *burst.Report) {
 	t.Helper()
 	var text strings.Builder
-	if err := r.WriteTable(&text); err != nil {
+	if err := r.Doc().WriteTable(&text); err != nil {
 		t.Error(err)
 	}
 	t.Log(text.String())

@@ -93,6 +93,7 @@ func Page(t *testing.T, page string, figures int, foreign ...string) (report []b
 		t.Errorf("the page has %q", found)
 	}
 	Balanced(t, page)
+	narrow(t, page)
 	return []byte(text)
 }
 
@@ -101,9 +102,9 @@ var (
 	minmax  = regexp.MustCompile(`minmax\((min\([^)]*\)|[^,]*),`)
 )
 
-// Narrow fails for a page that a phone cuts off or shrinks: each figure has a box of its own that scrolls, in which
+// narrow fails for a page that a phone cuts off or shrinks: each figure has a box of its own that scrolls, in which
 // it keeps four fifths of its size (its letters are of 11 pixels), and no column is wider than the screen.
-func Narrow(t *testing.T, page string) {
+func narrow(t *testing.T, page string) {
 	t.Helper()
 	found := viewBox.FindAllStringSubmatch(page, -1)
 	if n := strings.Count(page, "<svg"); len(found) != n {
