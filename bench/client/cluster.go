@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -21,9 +22,18 @@ const (
 	Leader   Role = "leader"
 	Follower Role = "follower"
 	Nonvoter Role = "nonvoter"
+	Server   Role = "server" // of the Kubernetes API, which says nothing of roles
 )
 
-// Node is one server.
+// RoleOf is the role in an answer's header.
+func RoleOf(h http.Header) Role {
+	if role := Role(h.Get("X-Quorate-Role")); role != "" {
+		return role
+	}
+	return Server
+}
+
+// Node is one server. One without an API is not asked anything: only what its process costs counts.
 type Node struct {
 	Name string `json:"name"`
 	API  string `json:"api"` // https://host:port
@@ -37,7 +47,7 @@ type Cluster struct {
 	// TLS has the cluster's CA and a certificate that may read, write and see
 	// metrics.
 	TLS *tls.Config
-	// Token, if there is one, is a bearer token that may do the same. Only a load sends it.
+	// Token, if there is one, is a bearer token that may do the same.
 	Token string
 	// Dir is where the nodes' data lie, for the report; empty if unknown.
 	Dir string
@@ -79,6 +89,30 @@ func ReadCluster(file string) (Cluster, error) {
 	return c, nil
 }
 
+// Servers are the nodes with an API.
+func (c Cluster) Servers() []Node {
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(n Node) bool { return n.API == "" })
+}
+
+// PIDs are the processes whose CPU time and memory are counted; names are those of their nodes.
+func (c Cluster) PIDs() (pids []int, names []string) {
+	for _, n := range c.Nodes {
+		if n.PID != 0 {
+			pids, names = append(pids, n.PID), append(names, n.Name)
+		}
+	}
+	return pids, names
+}
+
+// Dial opens a connection to a node, which sends the cluster's token.
+func (c Cluster) Dial(ctx context.Context, n Node) (*Conn, error) {
+	conn, err := n.Dial(ctx, c.TLS)
+	if err == nil {
+		conn.Authorize(c.Token)
+	}
+	return conn, err
+}
+
 // Dial opens a connection to a node.
 func (n Node) Dial(ctx context.Context, config *tls.Config) (*Conn, error) {
 	u, err := url.Parse(n.API)
@@ -95,8 +129,8 @@ func (n Node) Dial(ctx context.Context, config *tls.Config) (*Conn, error) {
 }
 
 // Role asks a node what it is.
-func (n Node) Role(ctx context.Context, config *tls.Config) (Role, error) {
-	conn, err := n.Dial(ctx, config)
+func (c Cluster) Role(ctx context.Context, n Node) (Role, error) {
+	conn, err := c.Dial(ctx, n)
 	if err != nil {
 		return "", err
 	}
@@ -105,23 +139,23 @@ func (n Node) Role(ctx context.Context, config *tls.Config) (Role, error) {
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return "", fmt.Errorf("ask %s for its role: %w", n.Name, err)
 	}
-	return Role(header.Get("X-Quorate-Role")), nil
+	return RoleOf(header), nil
 }
 
 // ErrNoLeader is returned when no node says that it leads.
 var ErrNoLeader = errors.New("no node leads: the cluster has no quorum, or is electing")
 
-// Roles asks every node what it is, in their order. All must answer, and one must lead.
+// Roles asks every server what it is, in their order. All must answer, and one must lead, unless none of them has roles.
 func (c Cluster) Roles(ctx context.Context) ([]Role, error) {
 	var roles []Role
-	for _, n := range c.Nodes {
-		role, err := n.Role(ctx, c.TLS)
+	for _, n := range c.Servers() {
+		role, err := c.Role(ctx, n)
 		if err != nil {
 			return nil, err
 		}
 		roles = append(roles, role)
 	}
-	if !slices.Contains(roles, Leader) {
+	if !slices.Contains(roles, Leader) && slices.ContainsFunc(roles, func(r Role) bool { return r != Server }) {
 		return nil, ErrNoLeader
 	}
 	return roles, nil

@@ -163,11 +163,8 @@ func findNodes(ctx context.Context, file string, size int) (*nodes, error) {
 		return nil, err
 	}
 	n := &nodes{size: size}
-	for _, node := range c.Nodes {
-		if node.API == "" {
-			continue
-		}
-		role, err := node.Role(ctx, c.TLS)
+	for _, node := range c.Servers() {
+		role, err := c.Role(ctx, node)
 		if err != nil {
 			return nil, err
 		}

@@ -185,7 +185,7 @@ func (l *load) request(parent context.Context, s service, node int, due time.Dur
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.roles[node] = client.Role(header.Get("X-Quorate-Role"))
+		l.roles[node] = client.RoleOf(header)
 		if l.roles[node] == client.Leader {
 			l.leader = node
 		}

@@ -18,7 +18,7 @@ type allocations struct{ objects, bytes float64 }
 // allocations asks all servers, each on a connection of its own. What the question itself allocates
 // is in the answer to the next one: some thousand objects.
 func (b *bench) allocations(ctx context.Context) (sum allocations) {
-	servers := len(b.target.servers())
+	servers := len(b.target.Servers())
 	if b.target.Etcd || servers > len(b.conns) {
 		return allocations{}
 	}

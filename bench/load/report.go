@@ -155,7 +155,7 @@ func (b *bench) newRow(r *row, t *tally, before, after []time.Duration) Row {
 }
 
 func newReport(o *Options, t *Target) *Report {
-	_, nodes := t.pids()
+	_, nodes := t.PIDs()
 	r := &Report{
 		Head: report.NewHead(Schema, o.Command, o.Commit, t.Dir), Nodes: nodes, Goals: o.Goals,
 		Options: OptionsReport{
@@ -166,7 +166,7 @@ func newReport(o *Options, t *Target) *Report {
 	if t.Etcd {
 		r.Options.Target = "etcd"
 	}
-	for _, n := range t.servers() {
+	for _, n := range t.Servers() {
 		r.Options.Servers = append(r.Options.Servers, n.Name)
 	}
 	return r

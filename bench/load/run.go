@@ -194,7 +194,7 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 	if err := b.calibrateInto(ctx, r); err != nil {
 		return r, err
 	}
-	pids, _ := b.target.pids()
+	pids, _ := b.target.PIDs()
 	m, err := host.MemoryOf(pids)
 	r.ResidentBytes, r.ProportionalBytes, r.AnonymousBytes = m.Resident, m.Proportional, m.Anonymous
 	if err != nil || !b.Goals {
@@ -268,7 +268,7 @@ func (b *bench) createAll(ctx context.Context) error {
 func (b *bench) row(ctx context.Context, r *row) (*Row, error) {
 	t := newTally(max(1, len(r.mix)))
 	defer b.tell(r.name, t)()
-	pids, _ := b.target.pids()
+	pids, _ := b.target.PIDs()
 	if b.Rate > 0 {
 		warm := b.open(r, b.Rate, min(warmup, b.Duration))
 		warm.run(ctx, newTally(len(t.parts)))

@@ -162,7 +162,7 @@ func (b *bench) point(ctx context.Context, r *row, rate float64) (SweepPoint, er
 	t := newTally(max(1, len(r.mix)))
 	defer b.tell(fmt.Sprintf("%s at %.0f/s", r.name, rate), t)()
 	b.open(r, rate, min(warmup, b.Duration)).run(ctx, newTally(len(t.parts)))
-	pids, _ := b.target.pids()
+	pids, _ := b.target.PIDs()
 	before, err := host.CPUTimes(pids)
 	if err != nil {
 		return SweepPoint{}, err

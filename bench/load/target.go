@@ -10,27 +10,11 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// Target is what is measured. A node without an API is not asked anything: only what it
-// costs counts. Nodes without a process cost nobody knows what.
+// Target is what is measured. Nodes without a process cost nobody knows what.
 type Target struct {
 	client.Cluster
 	// Etcd: the nodes are members of etcd. They know keys and nothing else.
 	Etcd bool
-}
-
-// pids are the processes whose CPU time and memory are counted; names are those of their nodes.
-func (t *Target) pids() (pids []int, names []string) {
-	for _, n := range t.Nodes {
-		if n.PID != 0 {
-			pids, names = append(pids, n.PID), append(names, n.Name)
-		}
-	}
-	return pids, names
-}
-
-// servers are the nodes with an API.
-func (t *Target) servers() []client.Node {
-	return slices.DeleteFunc(slices.Clone(t.Nodes), func(n client.Node) bool { return n.API == "" })
 }
 
 // etcdVerbs are what can be done with plain keys.
@@ -59,18 +43,17 @@ func (t *Target) check(chosen []row, all bool) ([]row, error) {
 
 // connect opens n connections, the servers taking turns.
 func (t *Target) connect(ctx context.Context, n int) ([]*client.Conn, error) {
-	servers := t.servers()
+	servers := t.Servers()
 	if len(servers) == 0 {
 		return nil, errors.New("connect: no node has an API")
 	}
 	var conns []*client.Conn
 	for i := range n {
 		node := servers[i%len(servers)]
-		one, err := node.Dial(ctx, t.TLS)
+		one, err := t.Dial(ctx, node)
 		if err != nil {
 			return nil, errors.Join(err, client.CloseAll(conns))
 		}
-		one.Authorize(t.Token)
 		conns = append(conns, one)
 	}
 	return conns, nil

@@ -122,7 +122,7 @@ func (c *cell) request(k int, revision uint64) client.Request {
 // check compares an answer with what its mode promises.
 func (c *cell) check(s *scratch, k int, header http.Header) (answer, error) {
 	a := answer{Answer: probe.Answer{List: c.verb == List}}
-	if role := client.Role(header.Get("X-Quorate-Role")); role != c.node.role {
+	if role := client.RoleOf(header); role != c.node.role {
 		return a, fmt.Errorf("%s is %s now: it was %s when the run began", c.node.Name, role, c.node.role)
 	}
 	probes := c.run.ledger.Len()

@@ -66,8 +66,17 @@ func TestChoose(t *testing.T) {
 		{"leader,nonvoter", "n2", "nonvoter", ""},
 		{"nonvoter", "", "", "no node is nonvoter"},
 		{"n4", "", "", `no node or role "n4"`},
+		{"servers: leader,follower,nonvoter", "a0 a1", "", ""},
+		{"servers: a1", "a1", "", ""},
+		{"servers: a1,leader", "a1", "leader", ""},
+		{"servers: n1", "", "", `no node or role "n1"`},
 	} {
-		chosen, missing, err := choose(all, strings.Split(c.wanted, ","))
+		all := all
+		wanted, servers := strings.CutPrefix(c.wanted, "servers: ")
+		if servers {
+			all = []target{{client.Node{Name: "a0"}, client.Server}, {client.Node{Name: "a1"}, client.Server}}
+		}
+		chosen, missing, err := choose(all, strings.Split(wanted, ","))
 		var names []string
 		for _, n := range chosen {
 			names = append(names, n.Name)

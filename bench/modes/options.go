@@ -25,7 +25,7 @@ const (
 )
 
 // AllRoles are the roles in the order of the report.
-var AllRoles = []client.Role{client.Leader, client.Follower, client.Nonvoter}
+var AllRoles = []client.Role{client.Leader, client.Follower, client.Nonvoter, client.Server}
 
 // Options say what is measured. Defaults are those of DefaultOptions.
 type Options struct {

@@ -55,7 +55,7 @@ func (r *run) connectPairs(ctx context.Context) error {
 		p := &pair{mode: mode, run: r, pairTally: newPairTally()}
 		r.pairs = append(r.pairs, p)
 		for _, n := range r.nodes {
-			conn, err := n.Dial(ctx, r.cluster.TLS)
+			conn, err := r.cluster.Dial(ctx, n.Node)
 			if err != nil {
 				return err
 			}

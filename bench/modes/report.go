@@ -219,6 +219,11 @@ func (rep *Report) between(r *run, was, is *usage) error {
 			_, trip = observed(a, b, seriesRoundTrip)
 		}
 	}
+	for _, n := range r.cluster.Nodes {
+		if n.API == "" {
+			rep.Nodes = append(rep.Nodes, NodeReport{Name: n.Name, Role: "process", Cores: (is.nodes[n.Name] - was.nodes[n.Name]).Seconds() / took})
+		}
+	}
 	for _, n := range r.nodes {
 		a, b := was.series[n.Name], is.series[n.Name]
 		c := Cost{Node: n.Name, Role: n.role, RoundTripMs: trip}

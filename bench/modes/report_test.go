@@ -129,6 +129,27 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestServers: what has no roles has no goals of them, and no promise where it says no bound.
+func TestServers(t *testing.T) {
+	r := sample(t)
+	for i := range r.Cells {
+		r.Cells[i].Role, r.Cells[i].Staleness.Said = client.Server, nil
+	}
+	for i := range r.Costs {
+		r.Costs[i].Role = client.Server
+	}
+	r.Cells[0].Errors = 0
+	r.judge()
+	var names []string
+	for _, v := range r.Verdicts {
+		names = append(names, v.Name)
+	}
+	want := []string{"Most Recent is never stale", "Not older than N has N", "Exact N is the state at N", "Any promises nothing: the servers say no bound", "Most Recent and Not older never go back from node to node", "Every request was answered", "The load was what it should be"}
+	if !slices.Equal(names, want) || r.Failed() {
+		t.Errorf("%q, failed: %v", names, r.Failed())
+	}
+}
+
 func TestOverAny(t *testing.T) {
 	r := sample(t)
 	if c := r.cell(probe.MostRecent, Get, "n2"); c.OverAny == nil || c.OverAny.P50Ms < 0.89 || c.OverAny.P50Ms > 0.91 {

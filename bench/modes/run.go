@@ -104,7 +104,7 @@ func (r *run) connect() (err error) {
 		}
 	}()
 	for _, n := range r.all {
-		conn, err := n.Dial(ctx, r.cluster.TLS)
+		conn, err := r.cluster.Dial(ctx, n.Node)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (r *run) connect() (err error) {
 				if mode == probe.Exact && verb == Get || !contains(r.opt.Modes, mode) {
 					continue // a get has no Exact: its resourceVersion means not older than
 				}
-				conn, err := n.Dial(ctx, r.cluster.TLS)
+				conn, err := r.cluster.Dial(ctx, n.Node)
 				if err != nil {
 					return err
 				}

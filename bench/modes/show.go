@@ -409,7 +409,9 @@ func (r *Report) loadLine() string {
 	}
 	s += "\ncores used:"
 	for _, n := range r.Nodes {
-		s += fmt.Sprintf(" %s (%s) %.2f,", n.Name, n.Role, n.Cores)
+		if n.Cores > 0 {
+			s += fmt.Sprintf(" %s (%s) %.2f,", n.Name, n.Role, n.Cores)
+		}
 	}
 	return s + fmt.Sprintf(" this program %.2f, of %d; load average before %.1f", r.Generator.Cores, r.CPUs, r.LoadAvg)
 }

@@ -37,16 +37,21 @@ func (r *run) usage(ctx context.Context) *usage {
 	if spent, err := host.CPUTimes([]int{os.Getpid()}); err == nil {
 		u.client = spent[0]
 	}
-	for i, n := range r.all {
+	for _, n := range r.cluster.Nodes {
 		if n.PID != 0 {
 			if spent, err := host.CPUTimes([]int{n.PID}); err == nil {
 				u.nodes[n.Name] = spent[0]
 			}
 		}
+	}
+	for i, n := range r.all {
 		var buf bytes.Buffer
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		_, err := r.writers.conns[i].Do(ctx, client.Request{Method: "GET", Path: "/metrics", Header: client.Plain}, &buf)
 		cancel()
+		if err != nil && n.role == client.Server {
+			continue // it has none of these, and may not show others
+		}
 		if err != nil {
 			u.err = fmt.Errorf("read the metrics of %s: %w", n.Name, err)
 			return u

@@ -62,11 +62,11 @@ func (o *benchBurstOptions) run(ctx context.Context, out, progress io.Writer) er
 	if err := errors.Join(o.output.complete("burst"), o.Validate()); err != nil {
 		return err
 	}
-	target, end, err := o.cluster.open(ctx, progress)
+	target, end, err := o.cluster.target(ctx, progress)
 	if err != nil {
 		return err
 	}
-	report, err := burst.Run(ctx, benchTarget(target), o.Options)
+	report, err := burst.Run(ctx, target, o.Options)
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}

@@ -69,11 +69,11 @@ func (o *benchChurnOptions) run(ctx context.Context, out, progress io.Writer) er
 	if err := errors.Join(o.output.complete("churn"), o.Validate()); err != nil {
 		return err
 	}
-	target, end, err := o.cluster.open(ctx, progress)
+	target, end, err := o.cluster.target(ctx, progress)
 	if err != nil {
 		return err
 	}
-	report, err := churn.Run(ctx, benchTarget(target), o.Options, progress)
+	report, err := churn.Run(ctx, target, o.Options, progress)
 	err = errors.Join(err, end())
 	if report == nil {
 		return err

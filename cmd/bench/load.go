@@ -2,23 +2,16 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/load"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // benchLoadOptions are the flags of `quorate bench load`.
@@ -29,19 +22,7 @@ type benchLoadOptions struct {
 	output  benchOutput
 	form    string // -o
 	against string
-	target  benchTargets
-}
-
-// benchTargets are the flags that name what was not started by quorate.
-type benchTargets struct {
-	clusterFile string
-	kubeconfig  string
-	contexts    []string
-	etcd        []string
-	etcdCA      string
-	etcdCert    string
-	etcdKey     string
-	pids        []int
+	etcd    benchEtcd
 }
 
 func benchLoadCommand() *cobra.Command {
@@ -67,8 +48,8 @@ when they were due: what clients see at that rate. --sweep doubles the rate unti
 
 It measures a cluster of its own, three voters that it starts and removes, or
   --data-dir     a running one of 'quorate dev',
-  --kubeconfig   any server of the Kubernetes API, kube-apiserver too (--context NAME,
-                 several times for several servers; --pids for their CPU),
+  --kubeconfig   any server of the Kubernetes API, kube-apiserver too (several servers
+                 by --server or --context, several times; --pids for their CPU),
   --etcd         etcd itself, with plain keys: no patch, apply or watch.
 
 Exit code 0 says that every operation succeeded. Ctrl-C ends it with what was measured
@@ -109,14 +90,12 @@ until then; a second one at once.`,
 	f.BoolVar(&o.Calibrate, "calibrate", false, "measure a bare HTTPS server too, and judge by CPU times at the speed of the machine that the goals are from")
 	f.StringVar(&o.against, "against", "", "report of another server on this machine (--json) to print beside this one, and to judge by")
 	o.cluster.flags(f, 0)
-	f.StringVar(&o.target.clusterFile, "cluster", "", "measure the nodes of a cluster.json, as 'quorate dev' writes it")
-	f.StringVar(&o.target.kubeconfig, "kubeconfig", "", "measure the server of this kubeconfig")
-	f.StringSliceVar(&o.target.contexts, "context", nil, "context of the kubeconfig (default: the current one)")
-	f.StringSliceVar(&o.target.etcd, "etcd", nil, "measure etcd at these client URLs")
-	f.StringVar(&o.target.etcdCA, "etcd-cacert", "", "CA that etcd's servers are verified with")
-	f.StringVar(&o.target.etcdCert, "etcd-cert", "", "client certificate for etcd")
-	f.StringVar(&o.target.etcdKey, "etcd-key", "", "its key")
-	f.IntSliceVar(&o.target.pids, "pids", nil, "processes on this machine whose CPU time and memory are the servers'")
+	o.cluster.otherFlags(f)
+	f.Lookup("pids").Usage = "processes on this machine whose CPU time and memory are the servers'"
+	f.StringSliceVar(&o.etcd.urls, "etcd", nil, "measure etcd at these client URLs")
+	f.StringVar(&o.etcd.ca, "etcd-cacert", "", "CA that etcd's servers are verified with")
+	f.StringVar(&o.etcd.cert, "etcd-cert", "", "client certificate for etcd")
+	f.StringVar(&o.etcd.key, "etcd-key", "", "its key")
 	o.output.flags(f, "load", true)
 	f.Lookup("csv").Usage = "file for the rows as CSV"
 	f.Lookup("output-dir").Usage = "directory for load.json, load.csv, load.html and a percentile file (.hgrm) of each row"
@@ -136,36 +115,8 @@ func bareServerCommand() *cobra.Command {
 
 // exclusive refuses flags of which one makes the other meaningless.
 func (o *benchLoadOptions) exclusive(f *pflag.FlagSet) error {
-	errs := []error{o.cluster.exclusive(f), excludeEachOther(f, "mix", "rows")}
-	targets := []string{"data-dir", "cluster", "kubeconfig", "etcd"}
-	for i, one := range targets {
-		for _, other := range targets[i+1:] {
-			errs = append(errs, excludeEachOther(f, one, other))
-		}
-		for _, own := range []string{"voters", "nonvoters", "set"} {
-			if one != "data-dir" { // the cluster's flags say that
-				errs = append(errs, excludeEachOther(f, one, own))
-			}
-		}
-	}
-	need := func(one, other string) {
-		if f.Changed(one) && !f.Changed(other) {
-			errs = append(errs, fmt.Errorf("--%s needs --%s", one, other))
-		}
-	}
-	need("context", "kubeconfig")
-	for _, x := range []string{"etcd-cacert", "etcd-cert", "etcd-key"} {
-		need(x, "etcd")
-	}
-	need("etcd-cert", "etcd-key")
-	need("etcd-key", "etcd-cert")
-	need("sweep-p99", "sweep")
-	need("sweep-errors", "sweep")
-	need("calibrate", "goals")
-	if f.Changed("pids") && !f.Changed("kubeconfig") && !f.Changed("etcd") {
-		errs = append(errs, errors.New("--pids needs --kubeconfig or --etcd: of quorate's own clusters the processes are known"))
-	}
-	return errors.Join(errs...)
+	return errors.Join(o.cluster.exclusive(f), excludeEachOther(f, "mix", "rows"), need(f, "etcd-cacert", "etcd"), need(f, "etcd-cert", "etcd"), need(f, "etcd-key", "etcd"),
+		need(f, "etcd-cert", "etcd-key"), need(f, "etcd-key", "etcd-cert"), need(f, "sweep-p99", "sweep"), need(f, "sweep-errors", "sweep"), need(f, "calibrate", "goals"))
 }
 
 func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) error {
@@ -179,7 +130,12 @@ func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) err
 			return err
 		}
 	}
-	target, end, err := o.open(ctx, progress)
+	target, end, err := load.Target{Etcd: len(o.etcd.urls) > 0}, func() error { return nil }, error(nil)
+	if target.Etcd {
+		target.Cluster, err = o.etcd.members(o.cluster.pids)
+	} else {
+		target.Cluster, end, err = o.cluster.target(ctx, progress)
+	}
 	if err != nil {
 		return err
 	}
@@ -233,163 +189,4 @@ func (o *benchLoadOptions) complete() (err error) {
 		o.output.json = "-"
 	}
 	return o.Validate()
-}
-
-// open finds or starts what is measured.
-func (o *benchLoadOptions) open(ctx context.Context, progress io.Writer) (t load.Target, end func() error, err error) {
-	nothing := func() error { return nil }
-	switch {
-	case o.target.clusterFile != "":
-		t.Cluster, err = client.ReadCluster(o.target.clusterFile)
-		return t, nothing, err
-	case o.target.kubeconfig != "":
-		t.Cluster, err = o.target.fromKubeconfig()
-		return t, nothing, err
-	case len(o.target.etcd) > 0:
-		t.Etcd = true
-		t.Cluster, err = o.target.fromEtcd()
-		return t, nothing, err
-	}
-	own, end, err := o.cluster.open(ctx, progress)
-	if err != nil {
-		return t, nil, err
-	}
-	t.Cluster = benchTarget(own)
-	return t, end, nil
-}
-
-// processes are nodes without an API: only what they cost counts.
-func (b *benchTargets) processes() (out []client.Node, err error) {
-	for _, pid := range b.pids {
-		if pid <= 0 {
-			return nil, fmt.Errorf("--pids %d: must be a process", pid)
-		}
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d/stat", pid)); err != nil {
-			return nil, fmt.Errorf("--pids %d: there is no such process on this machine", pid)
-		}
-		out = append(out, client.Node{Name: fmt.Sprintf("pid %d", pid), PID: pid})
-	}
-	return out, nil
-}
-
-// fromKubeconfig is the servers of a kubeconfig's contexts, which the same user reaches.
-func (b *benchTargets) fromKubeconfig() (c client.Cluster, err error) {
-	contexts := b.contexts
-	if len(contexts) == 0 {
-		contexts = []string{""}
-	}
-	for i, name := range contexts {
-		read := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: b.kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: name})
-		config, err := read.ClientConfig()
-		if err == nil && name == "" {
-			raw, failed := read.RawConfig()
-			name, err = raw.CurrentContext, failed
-		}
-		if err != nil {
-			return c, fmt.Errorf("--kubeconfig %s: %w", b.kubeconfig, err)
-		}
-		one, token, err := credentials(config)
-		if err != nil {
-			return c, fmt.Errorf("--kubeconfig %s: %w", b.kubeconfig, err)
-		}
-		switch {
-		case i == 0:
-			c.TLS, c.Token = one, token
-		case token != c.Token || !sameTLS(one, c.TLS):
-			return c, fmt.Errorf("--context %s: it has another user or another CA than %s", name, contexts[0])
-		}
-		c.Nodes = append(c.Nodes, client.Node{Name: name, API: config.Host})
-	}
-	more, err := b.processes()
-	c.Nodes = append(c.Nodes, more...)
-	return c, err
-}
-
-// credentials are how a server is reached. What a load cannot do as the kubeconfig says is
-// refused.
-func credentials(config *rest.Config) (*tls.Config, string, error) {
-	switch {
-	case config.ExecProvider != nil:
-		return nil, "", fmt.Errorf("its user has an exec plugin (%s), which is not run: put a token or a certificate in its place", config.ExecProvider.Command)
-	case config.AuthProvider != nil:
-		return nil, "", errors.New("its user has an auth-provider, which is not supported")
-	case config.Username != "" || config.Password != "":
-		return nil, "", errors.New("its user has a password: servers of the Kubernetes API take none any more")
-	case config.Impersonate.UserName != "" || config.Impersonate.UID != "" || len(config.Impersonate.Groups) > 0 || len(config.Impersonate.Extra) > 0:
-		return nil, "", errors.New("its user acts as another one (as, as-groups), which is not supported")
-	case config.Proxy != nil:
-		return nil, "", errors.New("its cluster has a proxy-url, which is not supported")
-	}
-	if u, err := url.Parse(config.Host); err != nil || u.Scheme != "https" {
-		return nil, "", fmt.Errorf("its server is %q: want https://HOST:PORT", config.Host)
-	}
-	t, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, "", err
-	}
-	if t == nil {
-		t = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if t.GetClientCertificate != nil && len(t.Certificates) == 0 {
-		cert, err := t.GetClientCertificate(nil)
-		if err != nil {
-			return nil, "", err
-		}
-		t.Certificates = []tls.Certificate{*cert}
-	}
-	t.NextProtos = []string{"h2"}
-	token := config.BearerToken
-	if token == "" && config.BearerTokenFile != "" {
-		raw, err := os.ReadFile(config.BearerTokenFile)
-		if err != nil {
-			return nil, "", err
-		}
-		token = strings.TrimSpace(string(raw))
-	}
-	return t, token, nil
-}
-
-func sameTLS(a, b *tls.Config) bool {
-	certs := func(c *tls.Config) (all []byte) {
-		for _, x := range c.Certificates {
-			for _, der := range x.Certificate {
-				all = append(all, der...)
-			}
-		}
-		return all
-	}
-	roots := a.RootCAs == nil && b.RootCAs == nil || a.RootCAs != nil && b.RootCAs != nil && a.RootCAs.Equal(b.RootCAs)
-	return roots && a.ServerName == b.ServerName && a.InsecureSkipVerify == b.InsecureSkipVerify && slices.Equal(certs(a), certs(b))
-}
-
-// fromEtcd is the members of an etcd.
-func (b *benchTargets) fromEtcd() (c client.Cluster, err error) {
-	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
-	for _, text := range b.etcd {
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-			return c, fmt.Errorf("--etcd %q: must be the client URL of a member, as https://127.0.0.1:2379", text)
-		}
-		c.Nodes = append(c.Nodes, client.Node{Name: u.Host, API: text})
-	}
-	if b.etcdCA != "" {
-		pem, err := os.ReadFile(b.etcdCA)
-		if err != nil {
-			return c, fmt.Errorf("--etcd-cacert: %w", err)
-		}
-		c.TLS.RootCAs = x509.NewCertPool()
-		if !c.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return c, fmt.Errorf("--etcd-cacert: no certificate in %s", b.etcdCA)
-		}
-	}
-	if b.etcdCert != "" {
-		pair, err := tls.LoadX509KeyPair(b.etcdCert, b.etcdKey)
-		if err != nil {
-			return c, fmt.Errorf("--etcd-cert, --etcd-key: %w", err)
-		}
-		c.TLS.Certificates = []tls.Certificate{pair}
-	}
-	more, err := b.processes()
-	c.Nodes = append(c.Nodes, more...)
-	return c, err
 }

@@ -34,10 +34,13 @@ often a client that reads at one node and then at another goes back in time. Pri
 table; --output-dir also writes JSON, CSV, an HTML page and percentile files.
 
 It starts a cluster of its own and removes it, unless --data-dir names one of
-'quorate dev' that runs.`,
+'quorate dev' that runs, or --kubeconfig servers of any cluster, kube-apiserver too:
+several by --server or --context, several times. What has no roles is measured as it
+is named, and Any has no promise where servers say no bound.`,
 		Example: `  quorate bench modes
   quorate bench modes --load half --output-dir report
-  quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
+  quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200
+  quorate bench modes --kubeconfig ~/.kube/config --server https://10.0.0.1:6443,https://10.0.0.2:6443`,
 	}
 	benchRuns(c, func(ctx context.Context, cmd *cobra.Command) error {
 		if err := o.exclusive(cmd.Flags()); err != nil {
@@ -59,6 +62,7 @@ It starts a cluster of its own and removes it, unless --data-dir names one of
 	f.StringSliceVar(&o.modeNames, "modes", names(o.Modes), "modes to measure")
 	f.StringSliceVar(&o.Nodes, "nodes", o.Nodes, "nodes to measure: roles or names")
 	o.cluster.flags(f, 1)
+	o.cluster.otherFlags(f)
 	o.output.flags(f, "modes", true)
 	f.Lookup("csv").Usage = "file for the cells as CSV"
 	f.Lookup("output-dir").Usage = "directory for modes.json, modes.csv, modes.html and percentile files (.hgrm) of each cell"
@@ -82,11 +86,11 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	if err := o.complete(); err != nil {
 		return err
 	}
-	target, end, err := o.cluster.open(ctx, progress)
+	target, end, err := o.cluster.target(ctx, progress)
 	if err != nil {
 		return err
 	}
-	r, err := modes.Run(ctx, benchTarget(target), o.Options, progress)
+	r, err := modes.Run(ctx, target, o.Options, progress)
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/internal/cli"
-	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -26,16 +24,6 @@ const (
 	exitBroken     = 1 // everything was measured, and a promise was broken
 	exitUnmeasured = 2
 )
-
-// benchCluster are the flags that say what is measured.
-type benchCluster struct {
-	voters    int
-	nonvoters int
-	dataDir   string
-	set       []string
-	// What is done to nodes needs these of a temporary cluster: see playground.Options.
-	partitions, slowDisks bool
-}
 
 // benchOutput are the flags that say where the report goes. Empty: nowhere.
 type benchOutput struct {
@@ -77,13 +65,6 @@ func benchRuns(c *cobra.Command, run func(ctx context.Context, cmd *cobra.Comman
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unmeasured(err) })
 }
 
-func (b *benchCluster) flags(f *pflag.FlagSet, nonvoters int) {
-	f.StringVar(&b.dataDir, "data-dir", "", "measure the running cluster of this directory (see 'quorate dev')")
-	f.IntVar(&b.voters, "voters", 3, "voters of the temporary cluster")
-	f.IntVar(&b.nonvoters, "nonvoters", nonvoters, "nodes without a vote of the temporary cluster")
-	f.StringArrayVar(&b.set, "set", nil, "setting for every node of the temporary cluster, as flag=value")
-}
-
 // flags adds those of the output. name is that of the files in the directory.
 func (b *benchOutput) flags(f *pflag.FlagSet, name string, csv bool) {
 	files := name + ".json and " + name + ".html"
@@ -105,11 +86,10 @@ func unmeasured(err error) error {
 	return cli.ExitError{Code: exitUnmeasured, Text: "error: " + err.Error()}
 }
 
-func (b *benchCluster) exclusive(f *pflag.FlagSet) error {
-	for _, other := range []string{"voters", "nonvoters", "set"} {
-		if err := excludeEachOther(f, "data-dir", other); err != nil {
-			return err
-		}
+// need refuses a flag that says nothing without another.
+func need(f *pflag.FlagSet, one, other string) error {
+	if f.Changed(one) && !f.Changed(other) {
+		return fmt.Errorf("--%s needs --%s", one, other)
 	}
 	return nil
 }
@@ -151,30 +131,6 @@ func (b *benchOutput) complete(name string) error {
 		}
 	}
 	return nil
-}
-
-// open opens the running cluster that is named, or starts one. end stops and removes
-// what was started.
-func (b *benchCluster) open(ctx context.Context, progress io.Writer) (t *playground.Target, end func() error, err error) {
-	if b.dataDir != "" {
-		t, err = playground.Running(b.dataDir)
-		return t, func() error { return nil }, err
-	}
-	if err := playground.CheckSettings(ctx, b.set); err != nil {
-		return nil, nil, err
-	}
-	return playground.Temporary(ctx, playground.Options{
-		Nodes: b.voters, Nonvoters: b.nonvoters, Set: b.set, Partitions: b.partitions, SlowDisks: b.slowDisks,
-	}, progress)
-}
-
-// benchTarget is a playground as those who measure know it.
-func benchTarget(t *playground.Target) client.Cluster {
-	out := client.Cluster{TLS: t.TLS, Dir: t.Dir}
-	for _, n := range t.Nodes {
-		out.Nodes = append(out.Nodes, client.Node{Name: n.Name, API: n.API, PID: n.PID})
-	}
-	return out
 }
 
 // finish writes the report in all forms that are asked for, and returns the error of one that failed.

@@ -229,6 +229,24 @@ func TestBenchModesOfRunningCluster(t *testing.T) {
 		return ""
 	})
 
+	// The same servers, named one by one: they say their roles, and whose the processes are is not known.
+	var servers []string
+	for _, n := range c.Nodes() {
+		servers = append(servers, n.API)
+	}
+	report := t.TempDir()
+	startBenchModes(t, "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"), "--server", strings.Join(servers, ","), "--duration", "1s", "--modes", "any", "--rate", "10", "--output-dir", report).ends(t, 0)
+	var r struct {
+		Nodes []struct {
+			Name, Role string
+			CoresUsed  float64
+		}
+		Cells []struct{ Role string }
+	}
+	if raw, err := os.ReadFile(filepath.Join(report, "modes.json")); err != nil || json.Unmarshal(raw, &r) != nil || len(r.Nodes) != 3 || len(r.Cells) != 4 || "https://"+r.Nodes[0].Name != servers[0] || r.Nodes[0].CoresUsed != 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+
 	b := startBenchModes(t, "--data-dir", c.Dir, "--duration", "10m", "--rate", "50")
 	b.awaitPrinted(t, "measuring")
 	c.Kill(t, c.Others(c.Leader(t))[0])
@@ -252,6 +270,8 @@ func TestBenchModesRefuses(t *testing.T) {
 		{[]string{"--voters", "0"}, 2, "0"},
 		{[]string{"--data-dir", "/nonexistent"}, 2, "there is no playground cluster in /nonexistent"},
 		{[]string{"--html", "/nonexistent/a.html"}, 2, "/nonexistent"},
+		{[]string{"--server", "https://127.0.0.1:1"}, 2, "--server needs --kubeconfig"},
+		{[]string{"--kubeconfig", "/nonexistent", "--voters", "1"}, 2, "--kubeconfig and --voters exclude each other"},
 		{[]string{"--set", "no-such=1"}, 2, `there is no setting "no-such"`},
 		{[]string{"--wirtes", "3"}, 2, "unknown flag: --wirtes"},
 		{[]string{"--rate", "many"}, 2, "invalid argument"},
