@@ -6,7 +6,7 @@
 #	bench/syncs.sh                        # the syncs
 #	bench/syncs.sh --delay 2000 --rounds 3    # each sync takes 2,000 µs (on a file system in memory)
 #
-# Needs strace; etcd, and kube-apiserver if it is to be compared, are built by make peers.
+# Needs strace and jq; etcd, and kube-apiserver if it is to be compared, are built by make peers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,31 +36,54 @@ trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
 go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
-go build -trimpath -tags grpcnotrace -o "$work/bin/commits" ./bench/commits
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/bench
+
+# api asks a server of the Kubernetes API, as its administrator.
+api() { curl -sf --max-time 10 --cacert "$pki_ca" --cert "$pki_cert.crt" --key "$pki_cert.key" "$@"; }
+
+# batches prints how many writes of its log a server counts. kube-apiserver has none.
+batches() { { if [ "$kind" = etcd ]; then curl -sf "$leader/metrics"; else api "$leader/metrics"; fi; } | awk '/^etcd_disk_wal_fsync_duration_seconds_count / {n=$2} END {printf "%d\n", n}'; }
+
+# creates makes so many objects, each a new one, at the leader. What a namespace needs is there before.
+creates() { # workers, objects
+	local name=syncs-$RANDOM$RANDOM
+	local flags=(--rows create --workers "$1" --connections 1 --objects "$2" --keep --namespace "$name" -o json)
+	if [ "$kind" = etcd ]; then
+		flags+=(--etcd "$leader")
+	else
+		api -X POST -H 'Content-Type: application/json' -d "{\"metadata\":{\"name\":\"$name\"}}" "$leader/api/v1/namespaces" >/dev/null
+		flags+=(--kubeconfig "$work/kubeconfig")
+		sleep 1 # for what controllers make in it
+	fi
+	before=$(batches) began=$(date +%s%N)
+	"$work/bin/quorate" bench load "${flags[@]}" >"$work/result.json" 2>"$work/load.log" || { tail -n 5 "$work/load.log" >&2; exit 2; }
+	ended=$(date +%s%N) after=$(batches)
+}
 
 # measure makes writes, and prints a row. The syncs are counted by the file's place.
-measure() { # name, workers, flags of commits
+measure() { # name, workers
 	local name=$1 workers=$2
-	shift 2
-	"$work/bin/commits" --workers "$workers" --writes $((writes * (workers > 1 ? 4 : 1))) "$@" >"$work/result.json"
+	creates "$workers" 100 # they do not count
+	creates "$workers" $((writes * (workers > 1 ? 4 : 1)))
 	sleep 0.3 # the trace is written behind its calls
-	python3 - "$work/result.json" "$work/trace" "$name" "$workers" "$work/rows" <<'PY'
+	python3 - "$work/result.json" "$work/trace" "$name" "$workers" "$work/rows" "$began" "$ended" $((after - before)) <<'PY'
 import collections, json, re, sys
-r = json.load(open(sys.argv[1]))
+r = json.load(open(sys.argv[1]))["rows"][0]
+began, ended, b = (int(x) for x in sys.argv[6:])
 by, nodes = collections.Counter(), collections.defaultdict(collections.Counter)
 for line in open(sys.argv[2], errors="replace"):
     m = re.match(r"\d+ +([\d.]+) (\w+)\(\d+<([^>]*)>", line)
-    if not m or not r["beganNanos"] <= float(m[1]) * 1e9 <= r["endedNanos"]:
+    if not m or not began <= float(m[1]) * 1e9 <= ended:
         continue
     path = m[3]
     node = re.search(r"/(n\d+|e\d)/", path)
     what = next((w for w in ("raft-log", "raft.db", "state.db", "member/wal", "member/snap") if w in path), "other")
     by[what] += 1
     nodes[node[1] if node else "?"][what] += 1
-w, b, l = r["writes"], r["batches"], r["latency"]
+w, l = r["operations"], r["latency"]
 log = {n: c["raft-log"] + c["raft.db"] + c["member/wal"] for n, c in nodes.items()}
 most = max(log.values(), default=0)
-row = {"name": sys.argv[3], "workers": int(sys.argv[4]), "writes": w, "perSecond": r["perSecond"], "batches": b, "logOfOne": most,
+row = {"name": sys.argv[3], "workers": int(sys.argv[4]), "writes": w, "perSecond": r["operationsPerSecond"], "batches": b, "logOfOne": most,
        "all": sum(by.values()), "by": dict(by), "p50": l["p50Ms"], "p99": l["p99Ms"], "mean": l["meanMs"]}
 open(sys.argv[5], "a").write(json.dumps(row) + "\n")
 print(f"{row['name']:34} {row['workers']:3} clients  {row['perSecond']:7.0f}/s  p50 {row['p50']:6.2f}  p99 {row['p99']:6.2f} ms"
@@ -69,12 +92,31 @@ print(f"{row['name']:34} {row['workers']:3} clients  {row['perSecond']:7.0f}/s  
 PY
 }
 
+# kubernetes says how an API is asked, server which server leads.
+kubernetes() { kind=kubernetes pki_ca=$1 pki_cert=$2; } # CA, certificate without its ending
+server() {
+	leader=$1
+	cat >"$work/kubeconfig" <<-END
+		apiVersion: v1
+		kind: Config
+		current-context: c
+		clusters: [{name: c, cluster: {server: "$1", certificate-authority: $pki_ca}}]
+		contexts: [{name: c, context: {cluster: c, user: u}}]
+		users: [{name: u, user: {client-certificate: $pki_cert.crt, client-key: $pki_cert.key}}]
+	END
+}
+
 quorate() { # nodes
 	free_ports 3
 	traced "$work/bin/quorate" dev --data-dir "$work/cluster" --nodes "$1" --api-port "$port" --detach >/dev/null 2>"$work/dev.log" &
 	pids+=($!)
 	wait_for "$work/bin/quorate" dev status --data-dir "$work/cluster"
-	for w in 1 32; do measure "quorate, $1 node(s)" $w --cluster "$work/cluster/cluster.json"; done
+	local u pki=$work/cluster/pki
+	kubernetes "$pki/api-ca.crt" "$pki/admin"
+	for u in $(jq -r '.nodes[].api' "$work/cluster/cluster.json"); do
+		! api -o /dev/null -D - "$u/version" | grep -qi '^x-quorate-role: leader' || server "$u"
+	done
+	for w in 1 32; do measure "quorate, $1 node(s)" $w; done
 	stop
 }
 
@@ -89,14 +131,20 @@ etcd() { # members
 	) &
 	pids+=($!)
 	etcd_ready
-	for w in 1 32; do measure "etcd, $1 member(s)" $w --etcd "$clients"; done
+	local u
+	kind=etcd
+	for u in ${clients//,/ }; do
+		! curl -sf -d '{}' "$u/v3/maintenance/status" | jq -e '.leader == .header.member_id' >/dev/null || leader=$u
+	done
+	for w in 1 32; do measure "etcd, $1 member(s)" $w; done
 	if [ "$1" = 3 ] && [ -x bin/kube-apiserver ]; then
 		[ -d "$work/pki" ] || peer_certificates
 		apiserver 0 "$port"
 		pids+=($!)
 		wait_for ready "$port"
-		peer_json "{\"name\":\"a0\",\"pid\":$!,\"api\":\"https://127.0.0.1:$port\"}" >"$work/peer.json"
-		for w in 1 32; do measure "kube-apiserver on these" $w --cluster "$work/peer.json"; done
+		kubernetes "$pki/ca.crt" "$pki/admin"
+		server "https://127.0.0.1:$port"
+		for w in 1 32; do measure "kube-apiserver on these" $w; done
 	fi
 	stop
 }

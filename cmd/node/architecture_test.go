@@ -231,7 +231,6 @@ var rooms = map[string]room{
 	"bench/faults":      {ours: []string{"bench/client", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
-	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	// Clients as the control plane's programs are: client-go's.
 	"bench/pods":  {ours: []string{"bench/host", "bench/measure"}, reach: noRaft},
 	"bench/modes": {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
