@@ -260,10 +260,9 @@ func (b *Burst) lost(ctx context.Context) (lost []string, err error) {
 func (b *Burst) clean(ctx context.Context) error {
 	var errs []error
 	remove := func(path string) {
-		var refused *client.Refusal
 		err := errors.New("no node")
 		for i := 0; i < len(b.admin) && err != nil; i++ {
-			if _, err = b.do(ctx, i, http.MethodDelete, path, nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound {
+			if _, err = b.do(ctx, i, http.MethodDelete, path, nil); client.Refused(err, http.StatusNotFound) {
 				err = nil
 			}
 		}
@@ -313,7 +312,7 @@ func (b *Burst) cost(ctx context.Context) (c cost, err error) {
 		var raw []byte
 		if raw, err = b.do(ctx, i, http.MethodGet, "/metrics", nil); err == nil {
 			answered = true
-			c.add(raw)
+			c.add(client.ParseMetrics(raw))
 		}
 	}
 	if answered {

@@ -156,9 +156,9 @@ func TestDelay(t *testing.T) {
 	}
 	var before, after cost
 	before.delays, after.delays = map[float64]float64{}, map[float64]float64{}
-	before.add(metrics(5, 5, 5))
-	after.add(metrics(55, 95, 100))
-	after.add(metrics(0, 0, 5))
+	before.add(client.ParseMetrics(metrics(5, 5, 5)))
+	after.add(client.ParseMetrics(metrics(55, 95, 100)))
+	after.add(client.ParseMetrics(metrics(0, 0, 5)))
 	got := delayBetween(before, after)
 	if want := (Delay{Count: 100, MeanMs: 1000, P50Ms: 1, P99Ms: beyond * 1000, MaxMs: beyond * 1000}); got != want || after.term != 4 {
 		t.Errorf("%+v, want %+v; term %v", got, want, after.term)

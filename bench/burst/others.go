@@ -204,8 +204,7 @@ func (w *watch) event(line []byte) {
 		return
 	}
 	w.events.Add(1)
-	_, rest, _ := bytes.Cut(line, []byte(`"resourceVersion":"`))
-	digits, _, _ := bytes.Cut(rest, []byte(`"`))
+	digits, _ := client.VersionOf(line)
 	if revision, err := strconv.ParseUint(string(digits), 10, 64); err == nil {
 		w.seen[revision] = struct{}{}
 		w.last.Store(max(revision, w.last.Load()))

@@ -1,8 +1,6 @@
 package burst
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report"
 )
@@ -167,29 +166,18 @@ const beyond = 60
 const delayMetric = "quorate_raft_scheduling_delay_seconds"
 
 // add adds what a node's metrics say.
-func (c *cost) add(metrics []byte) {
-	lines := bufio.NewScanner(bytes.NewReader(metrics))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		name, labels, _ := strings.Cut(name, "{")
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
+func (c *cost) add(m client.Metrics) {
+	c.term = max(c.term, m["quorate_raft_term"])
+	c.mallocs += m["go_memstats_mallocs_total"]
+	c.delayed += m.Sum(delayMetric + "_sum")
+	for name, value := range m {
+		if !strings.HasPrefix(name, delayMetric+"_bucket{") {
 			continue
 		}
-		switch name {
-		case "quorate_raft_term":
-			c.term = max(c.term, value)
-		case "go_memstats_mallocs_total":
-			c.mallocs += value
-		case delayMetric + "_sum":
-			c.delayed += value
-		case delayMetric + "_bucket":
-			_, bound, _ := strings.Cut(labels, `le="`)
-			bound, _, _ = strings.Cut(bound, `"`)
-			if seconds, err := strconv.ParseFloat(bound, 64); err == nil {
-				c.delays[seconds] += value
-			}
+		_, bound, _ := strings.Cut(name, `le="`)
+		bound, _, _ = strings.Cut(bound, `"`)
+		if seconds, err := strconv.ParseFloat(bound, 64); err == nil {
+			c.delays[seconds] += value
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package churn
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +62,7 @@ func Run(ctx context.Context, target client.Cluster, o Options, progress io.Writ
 }
 
 func newChurn(target client.Cluster, o Options, progress io.Writer) *Churn {
-	c := &Churn{opt: o, target: target, namespace: fmt.Sprintf("churn-%d", time.Now().UnixNano()), text: text(o.Seed, o.Largest), progress: progress}
+	c := &Churn{opt: o, target: target, namespace: fmt.Sprintf("churn-%d", time.Now().UnixNano()), text: client.Text(o.Seed, 0, 2*o.Largest), progress: progress}
 	c.left.Store(o.Writes)
 	for _, n := range target.Nodes {
 		c.admin = append(c.admin, client.NewLink(n, target.TLS, o.Timeout))
@@ -154,7 +151,7 @@ func (c *Churn) sample(ctx context.Context) (s Sample, err error) {
 	if err := c.do(ctx, http.MethodGet, "/metrics", nil, &metrics); err != nil {
 		return s, fmt.Errorf("read metrics: %w", err)
 	}
-	s.StoredBytes = metric(&metrics, "quorate_stored_bytes")
+	s.StoredBytes = int64(client.ParseMetrics(metrics.Bytes())["quorate_stored_bytes"])
 	for _, n := range c.target.Nodes {
 		node := NodeSample{Name: n.Name}
 		if node.Files, err = filesOf(filepath.Join(c.target.Dir, n.Name)); err != nil {
@@ -166,19 +163,6 @@ func (c *Churn) sample(ctx context.Context) (s Sample, err error) {
 		s.Nodes = append(s.Nodes, node)
 	}
 	return s, nil
-}
-
-// metric is the value of a metric without labels; zero if it is not there.
-func metric(metrics io.Reader, name string) int64 {
-	lines := bufio.NewScanner(metrics)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if key, text, _ := strings.Cut(lines.Text(), " "); key == name {
-			value, _ := strconv.ParseFloat(text, 64)
-			return int64(value)
-		}
-	}
-	return 0
 }
 
 // note counts a write, and what it has changed of what lives.
@@ -220,8 +204,7 @@ func (c *Churn) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanWithin)
 	defer cancel()
 	remove := func(path string) (err error) {
-		var refusal *client.Refusal
-		for again := true; again; again = errors.As(err, &refusal) && refusal.Code == http.StatusGone {
+		for again := true; again; again = client.Refused(err, http.StatusGone) {
 			err = c.do(ctx, http.MethodDelete, path, nil, nil)
 		}
 		return err

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
@@ -48,20 +47,6 @@ func (p *plan) next(live int) string {
 // size draws the size of a value: as many are of 100 to 1,000 bytes as of 1,000 to 10,000.
 func (p *plan) size() int {
 	return int(math.Round(float64(p.smallest) * math.Pow(float64(p.largest)/float64(p.smallest), p.random.Float64())))
-}
-
-// letters make values that need no escapes.
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
-// text is what values are cut from, twice as long as the longest.
-func text(seed uint64, longest int) string {
-	r := rand.New(rand.NewPCG(seed, 0))
-	var b strings.Builder
-	b.Grow(2 * longest)
-	for range 2 * longest {
-		b.WriteByte(letters[r.IntN(len(letters))])
-	}
-	return b.String()
 }
 
 // writer is a client with objects of its own.

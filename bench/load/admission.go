@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -58,8 +57,7 @@ func (b *bench) post(ctx context.Context, path string, body any) error {
 	}
 	var buf bytes.Buffer
 	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: raw}, &buf)
-	var refused *client.Refusal
-	if errors.As(err, &refused) && refused.Code == http.StatusConflict {
+	if client.Refused(err, http.StatusConflict) {
 		return nil
 	}
 	return err
@@ -130,12 +128,7 @@ func preparePolicies(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	return b.inForce(ctx, rule, "refused", func(err error) bool { return refusedWith(err, http.StatusUnprocessableEntity) })
-}
-
-func refusedWith(err error, code int) bool {
-	var refused *client.Refusal
-	return errors.As(err, &refused) && refused.Code == code
+	return b.inForce(ctx, rule, "refused", func(err error) bool { return client.Refused(err, http.StatusUnprocessableEntity) })
 }
 
 // prepareWebhooks makes one mutating webhook that changes nothing and validating ones, all

@@ -1,12 +1,7 @@
 package load
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/quorate/quorate/bench/client"
 )
@@ -25,32 +20,19 @@ func (b *bench) allocations(ctx context.Context) (sum allocations) {
 	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
 	for _, c := range b.conns[:servers] {
-		var text bytes.Buffer
-		if _, err := c.Do(ctx, client.Request{Method: http.MethodGet, Path: "/metrics", Header: client.Plain}, &text); err != nil {
+		m, err := c.Metrics(ctx)
+		one := allocated(m)
+		if err != nil || one == (allocations{}) {
 			return allocations{}
-		}
-		one := parseAllocations(&text)
-		if one == (allocations{}) {
-			return one
 		}
 		sum.objects, sum.bytes = sum.objects+one.objects, sum.bytes+one.bytes
 	}
 	return sum
 }
 
-// parseAllocations finds the two counters of Go's runtime in a text of metrics.
-func parseAllocations(text *bytes.Buffer) (a allocations) {
-	lines := bufio.NewScanner(text)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		switch name {
-		case "go_memstats_mallocs_total":
-			a.objects, _ = strconv.ParseFloat(value, 64)
-		case "go_memstats_alloc_bytes_total":
-			a.bytes, _ = strconv.ParseFloat(value, 64)
-		}
-	}
+// allocated are the two counters of Go's runtime; half of it is nothing.
+func allocated(m client.Metrics) allocations {
+	a := allocations{m["go_memstats_mallocs_total"], m["go_memstats_alloc_bytes_total"]}
 	if a.objects == 0 || a.bytes == 0 {
 		return allocations{}
 	}

@@ -1,8 +1,9 @@
 package load
 
 import (
-	"bytes"
 	"testing"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 func TestParseAllocations(t *testing.T) {
@@ -12,7 +13,7 @@ func TestParseAllocations(t *testing.T) {
 		"go_memstats_mallocs_total 4000\n": {}, // half of it is nothing
 		"":                                 {},
 	} {
-		if got := parseAllocations(bytes.NewBufferString(text)); got != want {
+		if got := allocated(client.ParseMetrics([]byte(text))); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}

@@ -2,23 +2,16 @@ package load
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
-	"math/big"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
-	"time"
 
 	"github.com/quorate/quorate/bench/client"
 )
@@ -31,53 +24,24 @@ var BareArguments = []string{"bare-server"}
 // here compared with the peer's machine tells how slow this machine is now.
 // It writes its address and certificate to out, and ends when in does.
 func ServeBare(in io.Reader, out io.Writer) error {
-	certificate, err := selfSigned()
-	if err != nil {
-		return fmt.Errorf("bare server: %w", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("bare server: %w", err)
-	}
 	body := object("bench", 0, 0, "1000000")
-	s := &http.Server{
-		ReadHeaderTimeout: time.Minute,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert},
-		ErrorLog:          log.New(os.Stderr, "", 0),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(body)
-		}),
-	}
-	fmt.Fprintln(out, l.Addr())
-	if err := pem.Encode(out, &pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}); err != nil {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+	s.StartTLS()
+	defer s.Close()
+	fmt.Fprintln(out, s.Listener.Addr())
+	if err := pem.Encode(out, &pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}); err != nil {
 		return fmt.Errorf("bare server: %w", err)
 	}
 	if c, ok := out.(io.Closer); ok {
 		_ = c.Close() // the parent reads to the end
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		_ = s.Close()
-	}()
-	if err := s.ServeTLS(l, "", ""); err != http.ErrServerClosed {
-		return fmt.Errorf("bare server: %w", err)
-	}
-	return nil
-}
-
-func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	t := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bare"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	_, err := io.Copy(io.Discard, in)
+	return err
 }
 
 // bareConnections are those of a cluster's load.
@@ -90,26 +54,31 @@ type bareServer struct {
 	conns []*client.Conn
 }
 
-func startBare(ctx context.Context) (*bareServer, error) {
+func startBare(ctx context.Context) (s *bareServer, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start the bare server: %w", err)
+		}
+	}()
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("start the bare server: %w", err)
+		return nil, err
 	}
-	s := &bareServer{child: exec.CommandContext(ctx, self, BareArguments...)}
+	s = &bareServer{child: exec.CommandContext(ctx, self, BareArguments...)}
 	s.child.Stderr = os.Stderr
 	if s.stdin, err = s.child.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("start the bare server: %w", err)
+		return nil, err
 	}
 	stdout, err := s.child.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start the bare server: %w", err)
+	if err == nil {
+		err = s.child.Start()
 	}
-	if err := s.child.Start(); err != nil {
-		return nil, fmt.Errorf("start the bare server: %w", err)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.connect(ctx, stdout); err != nil {
 		s.stop()
-		return nil, fmt.Errorf("start the bare server: %w", err)
+		return nil, err
 	}
 	return s, nil
 }

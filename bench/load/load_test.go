@@ -80,7 +80,7 @@ func TestObject(t *testing.T) {
 	if o.Metadata.Name != "cm-000007" || len(o.Data) != 1 || len(o.Data["value"]) != valueSize || len(o.Metadata.Labels) != 2 {
 		t.Errorf("unexpected object %s", raw)
 	}
-	if bytes.Contains(raw, versionKey) {
+	if bytes.Contains(raw, []byte("resourceVersion")) {
 		t.Errorf("a new object has a resourceVersion: %s", raw)
 	}
 	put := newReplacement("n", 7, 4).at([]byte("123"))
@@ -90,14 +90,14 @@ func TestObject(t *testing.T) {
 	if got := decode(mergePatch(5)); got.Metadata.Labels["round"] != "5" {
 		t.Errorf("unexpected patch %s", mergePatch(5))
 	}
-	if v, err := versionOf(put); string(v) != "123" || err != nil {
+	if v, err := client.VersionOf(put); string(v) != "123" || err != nil {
 		t.Errorf("version %q, %v", v, err)
 	}
 	if round, ok := roundOf(put); round != 4 || !ok {
 		t.Errorf("round %d, %t", round, ok)
 	}
 	for _, bad := range []string{"", `{}`, `"resourceVersion":"`, `"resourceVersion":""`, `"round":"`, `"round":"x"`} {
-		if v, err := versionOf([]byte(bad)); err == nil {
+		if v, err := client.VersionOf([]byte(bad)); err == nil {
 			t.Errorf("%s has version %q", bad, v)
 		}
 		if r, ok := roundOf([]byte(bad)); ok {
@@ -268,7 +268,7 @@ func reportOf(o Options, bare []float64, made ...Row) *Report {
 
 func TestVerdict(t *testing.T) {
 	broken := done(1000)
-	broken.errors, broken.first = 1, errNoVersion
+	broken.errors, broken.first = 1, client.ErrNoVersion
 	for _, c := range []struct {
 		what    string
 		ops     *tally

@@ -2,32 +2,19 @@ package load
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // valueSize is the size of each ConfigMap's one value.
 const valueSize = 1024
 
-// letters make values that need no escapes and do not repeat.
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
-
 // roundLabel is the label that a change changes: its value is new each time.
 const roundLabel = `"round":"`
 
 func name(i int) string { return fmt.Sprintf("cm-%06d", i) }
-
-// value is object i's value, the same in every run.
-func value(i int) string {
-	r := rand.New(rand.NewPCG(1, uint64(i)))
-	b := make([]byte, valueSize)
-	for j := range b {
-		b[j] = letters[r.IntN(len(letters))]
-	}
-	return string(b)
-}
 
 // object encodes ConfigMap i. An empty version is left out, as in a create.
 func object(namespace string, i int, round int64, version string) []byte {
@@ -36,7 +23,7 @@ func object(namespace string, i int, round int64, version string) []byte {
 	if version != "" {
 		b.WriteString(`"resourceVersion":"` + version + `",`)
 	}
-	fmt.Fprintf(&b, `"labels":{"app":"app-%d",%s%d"}},"data":{"value":"%s"}}`, i%100, roundLabel, round, value(i))
+	fmt.Fprintf(&b, `"labels":{"app":"app-%d",%s%d"}},"data":{"value":"%s"}}`, i%100, roundLabel, round, client.Text(1, uint64(i), valueSize))
 	return b.Bytes()
 }
 
@@ -69,34 +56,9 @@ func (r replacement) at(version []byte) []byte {
 	return append(b, r.tail...)
 }
 
-var (
-	errNoVersion = errors.New("an answer has no resourceVersion")
-	versionKey   = []byte(`"resourceVersion":"`)
-)
-
-// versionOf finds the first resourceVersion in an encoded object or list.
-func versionOf(raw []byte) ([]byte, error) {
-	_, rest, ok := bytes.Cut(raw, versionKey)
-	if !ok {
-		return nil, errNoVersion
-	}
-	v, _, ok := bytes.Cut(rest, []byte{'"'})
-	if !ok || len(v) == 0 {
-		return nil, errNoVersion
-	}
-	return v, nil
-}
-
 // roundOf finds the round label in an encoded object or event.
 func roundOf(raw []byte) (int64, bool) {
-	_, rest, ok := bytes.Cut(raw, []byte(roundLabel))
-	if !ok {
-		return 0, false
-	}
-	digits, _, ok := bytes.Cut(rest, []byte{'"'})
-	if !ok {
-		return 0, false
-	}
+	digits, ok := client.Between(raw, roundLabel, '"')
 	n, err := strconv.ParseInt(string(digits), 10, 64)
-	return n, err == nil
+	return n, ok && err == nil
 }

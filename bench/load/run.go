@@ -427,7 +427,7 @@ func (b *bench) makeNamespace(ctx context.Context, namespace string) (there bool
 	}
 	body := []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`)
 	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Header: client.JSONBody, Body: body}, &buf)
-	if refusedWith(err, http.StatusConflict) {
+	if client.Refused(err, http.StatusConflict) {
 		there, err = true, nil
 	}
 	if err == nil {
@@ -451,7 +451,7 @@ func (b *bench) clean(ctx context.Context) error {
 		} else {
 			_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodDelete, Path: path, Header: client.Plain}, &buf)
 		}
-		if err != nil && !refusedWith(err, http.StatusNotFound) {
+		if err != nil && !client.Refused(err, http.StatusNotFound) {
 			errs = append(errs, fmt.Errorf("%s is left behind: %w", path, err))
 		}
 	}

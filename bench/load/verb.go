@@ -139,7 +139,7 @@ func (b *bench) write(ctx context.Context, w, i int, r client.Request, buf *byte
 	if _, err := b.conn(w).Do(ctx, r, buf); err != nil {
 		return err
 	}
-	v, err := versionOf(buf.Bytes())
+	v, err := client.VersionOf(buf.Bytes())
 	if err == nil {
 		b.versions[i] = append(b.versions[i][:0], v...)
 	}

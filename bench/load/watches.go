@@ -80,7 +80,7 @@ func (b *bench) openWatches(ctx context.Context) ([]io.ReadCloser, error) {
 	if _, err := b.conn(0).Do(ctx, client.Request{Method: http.MethodGet, Path: b.collection(), Query: "limit=1", Header: client.Plain}, &buf); err != nil {
 		return nil, err
 	}
-	v, err := versionOf(buf.Bytes())
+	v, err := client.VersionOf(buf.Bytes())
 	if err != nil {
 		return nil, err
 	}

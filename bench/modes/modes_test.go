@@ -93,23 +93,6 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
-	was := parseMetrics([]byte("# HELP x y\n# TYPE x counter\nx_sum{to=\"a b\"} 1\nx_count{to=\"a b\"} 1\nx_sum{to=\"c\"} 2\nx_count{to=\"c\"} 2\nxx 5\n"))
-	is := parseMetrics([]byte("x_sum{to=\"a b\"} 1.5\nx_count{to=\"a b\"} 3\nx_sum{to=\"c\"} 3.5\nx_count{to=\"c\"} 4\nxx 7\nnonsense\ny 1e3\n"))
-	if n, mean := observed(was, is, "x"); n != 4 || mean != 500 {
-		t.Errorf("all: %d, %g ms", n, mean)
-	}
-	if n, mean := observed(was, is, `x{to="a b"}`); n != 2 || mean != 250 {
-		t.Errorf("one: %d, %g ms", n, mean)
-	}
-	if n, mean := observed(was, is, "z"); n != 0 || mean != 0 {
-		t.Errorf("none: %d, %g ms", n, mean)
-	}
-	if grown(was, is, "xx") != 2 || grown(was, is, "y") != 1000 {
-		t.Errorf("counters: %g, %g", grown(was, is, "xx"), grown(was, is, "y"))
-	}
-}
-
 // TestGivesUp: a cluster that breaks ends the run with its error.
 func TestGivesUp(t *testing.T) {
 	r := &run{}

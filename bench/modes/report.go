@@ -210,13 +210,13 @@ func (rep *Report) between(r *run, was, is *usage) error {
 	var trip float64
 	for _, n := range r.all {
 		a, b := was.series[n.Name], is.series[n.Name]
-		_, fsync := observed(a, b, seriesFsync)
+		_, fsync := client.Observed(a, b, seriesFsync)
 		rep.Nodes = append(rep.Nodes, NodeReport{
 			Name: n.Name, Role: n.role, FsyncMs: fsync,
 			Cores: (is.nodes[n.Name] - was.nodes[n.Name]).Seconds() / took,
 		})
 		if n.role == client.Leader {
-			_, trip = observed(a, b, seriesRoundTrip)
+			_, trip = client.Observed(a, b, seriesRoundTrip)
 		}
 	}
 	for _, n := range r.cluster.Nodes {
@@ -227,11 +227,11 @@ func (rep *Report) between(r *run, was, is *usage) error {
 	for _, n := range r.nodes {
 		a, b := was.series[n.Name], is.series[n.Name]
 		c := Cost{Node: n.Name, Role: n.role, RoundTripMs: trip}
-		c.Reads, c.WaitIndexMs = observed(a, b, seriesWaitIndex)
-		_, c.WaitLogMs = observed(a, b, seriesWaitLog)
-		_, c.IndexMs = observed(a, b, seriesIndex)
-		c.IndexCalls = int64(grown(a, b, seriesIndexCalls))
-		c.QuorumAsks = int64(grown(a, b, seriesRounds))
+		c.Reads, c.WaitIndexMs = client.Observed(a, b, seriesWaitIndex)
+		_, c.WaitLogMs = client.Observed(a, b, seriesWaitLog)
+		_, c.IndexMs = client.Observed(a, b, seriesIndex)
+		c.IndexCalls = int64(b.Sum(seriesIndexCalls) - a.Sum(seriesIndexCalls))
+		c.QuorumAsks = int64(b.Sum(seriesRounds) - a.Sum(seriesRounds))
 		rep.Costs = append(rep.Costs, c)
 		for i := range rep.Nodes {
 			rep.Nodes[i].Measured = rep.Nodes[i].Measured || rep.Nodes[i].Name == n.Name

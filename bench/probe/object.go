@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // The objects are ConfigMaps. A probe's data has the number of its newest write
@@ -15,19 +16,6 @@ import (
 // Name is that of object i.
 func Name(i int) string { return fmt.Sprintf("o-%05d", i) }
 
-// letters make values that need no escapes.
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
-func value(i, size int) string {
-	r := rand.New(rand.NewPCG(7, uint64(i)))
-	var b strings.Builder
-	b.Grow(size)
-	for range size {
-		b.WriteByte(letters[r.IntN(len(letters))])
-	}
-	return b.String()
-}
-
 // probeKey begins a probe's mark: `"probe":"K/N"`, its index and the number of the write.
 const probeKey = `"probe":"`
 
@@ -35,7 +23,7 @@ func mark(k int, number int64) string { return fmt.Sprintf(`%s%d/%d"`, probeKey,
 
 // newObject encodes object i for its creation; the first probes objects are probes.
 func newObject(i, probes, size int) []byte {
-	data := `"value":"` + value(i, size) + `"`
+	data := `"value":"` + client.Text(7, uint64(i), size) + `"`
 	if i < probes {
 		data += "," + mark(i, 0)
 	}
@@ -64,14 +52,11 @@ func Marks(raw []byte, f func(k int, number int64)) error {
 	}
 }
 
-// RevisionOf finds the first resourceVersion in an encoded object or list; that
-// is the object's or the list's own.
+// RevisionOf is the resourceVersion of an encoded object or list.
 func RevisionOf(raw []byte) (uint64, error) {
-	const key = `"resourceVersion":"`
-	_, rest, ok := bytes.Cut(raw, []byte(key))
-	text, _, ok2 := bytes.Cut(rest, []byte{'"'})
-	n, err := strconv.ParseUint(string(text), 10, 64)
-	if !ok || !ok2 || err != nil {
+	text, err := client.VersionOf(raw)
+	n, bad := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || bad != nil {
 		return 0, fmt.Errorf("%w: no resourceVersion in %.80q", ErrStrange, raw)
 	}
 	return n, nil

@@ -87,8 +87,7 @@ func (s *Space) Clean(ctx context.Context, conns []*client.Conn) error {
 			if _, err = conn.Do(ctx, client.Request{Method: http.MethodDelete, Path: path, Header: client.Plain}, &buf); err == nil {
 				break
 			}
-			var refused *client.Refusal
-			if errors.As(err, &refused) && refused.Code == http.StatusNotFound {
+			if client.Refused(err, http.StatusNotFound) {
 				err = nil
 				break
 			}

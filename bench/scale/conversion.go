@@ -180,7 +180,7 @@ func routeFills(n int, hook *converter) []fill {
 	if err != nil {
 		panic(err) // maps of texts are always JSON
 	}
-	object := `{"apiVersion":"` + routesGroup + `/` + storedRoute + `","kind":"Route","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"host":"` + templateName + `","port":8080,"value":"` + value(400) + `"}}`
+	object := `{"apiVersion":"` + routesGroup + `/` + storedRoute + `","kind":"Route","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"host":"` + templateName + `","port":8080,"value":"` + client.Text(3, 0, 400) + `"}}`
 	return []fill{
 		{collection: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: string(definition)},
 		named("routes."+routesGroup, routesPath(storedRoute), object, n),

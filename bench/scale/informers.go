@@ -98,9 +98,8 @@ func (r *run) walks(ctx context.Context, id, what string, clients int, path stri
 
 // continueToken finds a page's in the beginning of the answer, where the list's metadata are.
 func continueToken(begins []byte) string {
-	_, rest, ok := bytes.Cut(begins, []byte(`"continue":"`))
-	token, _, end := bytes.Cut(rest, []byte(`"`))
-	if !ok || !end {
+	token, ok := client.Between(begins, `"continue":"`, '"')
+	if !ok {
 		return ""
 	}
 	return string(token)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // Point is a size that others have published figures for.
@@ -71,22 +73,8 @@ func named(table, collection, body string, n int) fill {
 	return fill{table: table, key: key, collection: collection, body: body, n: n, texts: []string{templateName}, with: func(i int, _ string) string { return name(i) }}
 }
 
-// value is text that does not compress to nothing.
-func value(bytes int) string {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-	out := make([]byte, bytes)
-	x := uint64(0x9E3779B97F4A7C15)
-	for i := range out {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		out[i] = letters[x%64]
-	}
-	return string(out)
-}
-
 func configMaps(n, bytes int) fill {
-	return named("configmaps", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+templateName+`","labels":{"app":"scale","group":"one"}},"data":{"value":"`+value(bytes)+`"}}`, n)
+	return named("configmaps", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+templateName+`","labels":{"app":"scale","group":"one"}},"data":{"value":"`+client.Text(3, 0, bytes)+`"}}`, n)
 }
 
 const configMapsPath = "/api/v1/namespaces/" + namespace + "/configmaps"

@@ -50,7 +50,7 @@ var points = []Point{
 			{"kube-apiserver with watch lists", "1,024 informers in about 2 GB instead of 20; 400 GB are sent in 25 minutes", "https://kubernetes.io/blog/2024/12/17/kube-apiserver-api-streaming/"},
 		},
 		fills: func(int, *converter) []fill {
-			return []fill{named("secrets", secretsPath, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+templateName+`"},"data":{"value":"`+value(1_000_000)+`"}}`, 399)}
+			return []fill{named("secrets", secretsPath, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+templateName+`"},"data":{"value":"`+client.Text(3, 0, 1_000_000)+`"}}`, 399)}
 		},
 		rows: func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.informers(ctx, n)) },
 	},

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +145,7 @@ func makeBackup(ctx context.Context, lab Lab, p *Point, fills []fill, small, big
 	post := func(path, body string) error {
 		_, err := conn.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: []byte(body)}, &buf)
 		// What a definition has defined is served a moment later.
-		for began := time.Now(); isAbsent(err) && time.Since(began) < servedWithin && ctx.Err() == nil; {
+		for began := time.Now(); client.Refused(err, http.StatusNotFound) && time.Since(began) < servedWithin && ctx.Err() == nil; {
 			measure.Pause(ctx, 50*time.Millisecond)
 			_, err = conn.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: []byte(body)}, &buf)
 		}
@@ -180,7 +179,7 @@ func makeBackup(ctx context.Context, lab Lab, p *Point, fills []fill, small, big
 		}})
 	}
 	// The other client's object.
-	if err := post("/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"other"},"data":{"value":"`+value(1024)+`"}}`); err != nil {
+	if err := post("/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"other"},"data":{"value":"`+client.Text(3, 0, 1024)+`"}}`); err != nil {
 		return err
 	}
 	if err := m.Save(ctx, small); err != nil {
@@ -191,11 +190,6 @@ func makeBackup(ctx context.Context, lab Lab, p *Point, fills []fill, small, big
 
 // servedWithin bounds how long a definition may take until its objects are served.
 const servedWithin = 20 * time.Second
-
-func isAbsent(err error) bool {
-	var refused *client.Refusal
-	return errors.As(err, &refused) && refused.Code == http.StatusNotFound
-}
 
 func multiply(small, big string, copies []disk.Copies) (err error) {
 	in, err := os.Open(small)
@@ -214,15 +208,11 @@ func multiply(small, big string, copies []disk.Copies) (err error) {
 
 // uidOf finds the uid in an object's JSON.
 func uidOf(object []byte) (string, error) {
-	_, rest, ok := strings.Cut(string(object), `"uid":"`)
-	if !ok {
-		_, rest, ok = strings.Cut(string(object), `"uid": "`)
-	}
-	uid, _, end := strings.Cut(rest, `"`)
-	if !ok || !end || len(uid) < 8 {
+	uid, ok := client.Between(object, `"uid":"`, '"')
+	if !ok || len(uid) < 8 {
 		return "", fmt.Errorf("no uid in %.200q", object)
 	}
-	return uid, nil
+	return string(uid), nil
 }
 
 // start has the other nodes join, and the first one start again.
