@@ -1,11 +1,11 @@
 package burst
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // The users that may send the burst.
@@ -36,20 +36,15 @@ func DefaultOptions() Options {
 
 // Validate reports options that cannot be measured.
 func (o *Options) Validate() error {
-	var errs []error
-	refuse := func(bad bool, text string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(text, args...))
-		}
-	}
-	refuse(o.Duration < time.Second, "--duration %s: must be at least a second", o.Duration)
-	refuse(o.Clients < 1 || o.Clients > 10_000, "--clients %d: must be 1 to 10000", o.Clients)
-	refuse(o.Objects < 1 || o.Objects > 10_000, "--objects %d: must be 1 to 10000", o.Objects)
-	refuse(o.Timeout < time.Second, "--timeout %s: must be at least a second", o.Timeout)
-	refuse(!slices.Contains(Users, o.User), "--user %q: must be %s", o.User, strings.Join(Users, " or "))
-	refuse(len(o.Patches) == 0, "--patches: must name a kind")
+	var b measure.Bounds
+	b.Want(o.Duration >= time.Second, "--duration %s: must be at least a second", o.Duration)
+	b.Want(o.Clients >= 1 && o.Clients <= 10_000, "--clients %d: must be 1 to 10000", o.Clients)
+	b.Want(o.Objects >= 1 && o.Objects <= 10_000, "--objects %d: must be 1 to 10000", o.Objects)
+	b.Want(o.Timeout >= time.Second, "--timeout %s: must be at least a second", o.Timeout)
+	b.Want(slices.Contains(Users, o.User), "--user %q: must be %s", o.User, strings.Join(Users, " or "))
+	b.Want(len(o.Patches) > 0, "--patches: must name a kind")
 	for _, name := range o.Patches {
-		refuse(kinds[name].body == nil, "--patches %q: must be of %s", name, strings.Join(PatchKinds(), ", "))
+		b.Want(kinds[name].body != nil, "--patches %q: must be of %s", name, strings.Join(PatchKinds(), ", "))
 	}
-	return errors.Join(errs...)
+	return b.Err()
 }

@@ -1,9 +1,9 @@
 package churn
 
 import (
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // Options say what is written.
@@ -29,20 +29,15 @@ func DefaultOptions() Options {
 
 // Validate reports options that cannot be measured.
 func (o *Options) Validate() error {
-	var errs []error
-	refuse := func(bad bool, text string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(text, args...))
-		}
-	}
-	refuse(o.Writes < 1, "--writes %d: must be at least 1", o.Writes)
-	refuse(o.Duration < 0, "--duration %s: must not be negative", o.Duration)
-	refuse(o.Clients < 1 || o.Clients > 10_000, "--clients %d: must be 1 to 10000", o.Clients)
-	refuse(o.Objects < o.Clients, "--objects %d: must be at least one for each of --clients", o.Objects)
-	refuse(o.Smallest < 1 || o.Smallest > o.Largest, "--smallest %d: must be 1 to --largest", o.Smallest)
-	refuse(o.Largest > 1<<20, "--largest %d: must be at most 1048576, which a ConfigMap may have", o.Largest)
-	refuse(o.Every < 100*time.Millisecond, "--every %s: must be at least 100ms", o.Every)
-	refuse(o.Rest < 0, "--rest %s: must not be negative", o.Rest)
-	refuse(o.Timeout < time.Second, "--timeout %s: must be at least a second", o.Timeout)
-	return errors.Join(errs...)
+	var b measure.Bounds
+	b.Want(o.Writes >= 1, "--writes %d: must be at least 1", o.Writes)
+	b.Want(o.Duration >= 0, "--duration %s: must not be negative", o.Duration)
+	b.Want(o.Clients >= 1 && o.Clients <= 10_000, "--clients %d: must be 1 to 10000", o.Clients)
+	b.Want(o.Objects >= o.Clients, "--objects %d: must be at least one for each of --clients", o.Objects)
+	b.Want(o.Smallest >= 1 && o.Smallest <= o.Largest, "--smallest %d: must be 1 to --largest", o.Smallest)
+	b.Want(o.Largest <= 1<<20, "--largest %d: must be at most 1048576, which a ConfigMap may have", o.Largest)
+	b.Want(o.Every >= 100*time.Millisecond, "--every %s: must be at least 100ms", o.Every)
+	b.Want(o.Rest >= 0, "--rest %s: must not be negative", o.Rest)
+	b.Want(o.Timeout >= time.Second, "--timeout %s: must be at least a second", o.Timeout)
+	return b.Err()
 }

@@ -2,11 +2,11 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // Machines are those on which the nodes run, for who does something to them. Errors of
@@ -92,25 +92,19 @@ func (o *Options) probes() int {
 
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
-	var errs []error
-	bad := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+	var b measure.Bounds
+	b.Want(len(o.Faults) > 0, "no faults")
+	b.Want(o.Repeat >= 1 && o.Repeat <= maxRepeat, "repeat %d: must be 1 to %d", o.Repeat, maxRepeat)
+	b.Want(o.After >= leastRest && o.After <= maxFor, "after %s: must be %s to %s", o.After, leastRest, maxFor)
+	b.Want(o.Writes >= 1 && o.Writes <= maxRate, "writes %g: must be 1 to %d per second", o.Writes, maxRate)
+	b.Want(o.Reads >= 1 && o.Reads <= maxRate, "reads %g: must be 1 to %d per second, mode and node", o.Reads, maxRate)
+	b.Want(o.Timeout >= 100*time.Millisecond && o.Timeout <= maxTimeout, "timeout %s: must be 100ms to %s", o.Timeout, maxTimeout)
+	b.Want(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
+	b.Want(o.length() <= maxLength, "the faults take %s: at most %s", o.length(), maxLength)
+	if b = append(b, check(o.Faults)); b.Err() == nil {
+		b.Want(o.probes() <= maxProbes, "writes %g with faults that long and a timeout of %s: %d objects are needed, at most %d are made", o.Writes, o.Timeout, o.probes(), maxProbes)
 	}
-	bad(len(o.Faults) > 0, "no faults")
-	bad(o.Repeat >= 1 && o.Repeat <= maxRepeat, "repeat %d: must be 1 to %d", o.Repeat, maxRepeat)
-	bad(o.After >= leastRest && o.After <= maxFor, "after %s: must be %s to %s", o.After, leastRest, maxFor)
-	bad(o.Writes >= 1 && o.Writes <= maxRate, "writes %g: must be 1 to %d per second", o.Writes, maxRate)
-	bad(o.Reads >= 1 && o.Reads <= maxRate, "reads %g: must be 1 to %d per second, mode and node", o.Reads, maxRate)
-	bad(o.Timeout >= 100*time.Millisecond && o.Timeout <= maxTimeout, "timeout %s: must be 100ms to %s", o.Timeout, maxTimeout)
-	bad(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
-	bad(o.length() <= maxLength, "the faults take %s: at most %s", o.length(), maxLength)
-	errs = append(errs, check(o.Faults))
-	if errors.Join(errs...) == nil {
-		bad(o.probes() <= maxProbes, "writes %g with faults that long and a timeout of %s: %d objects are needed, at most %d are made", o.Writes, o.Timeout, o.probes(), maxProbes)
-	}
-	return errors.Join(errs...)
+	return b.Err()
 }
 
 // checkLoad refuses a load whose samples would not fit.

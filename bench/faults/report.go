@@ -196,10 +196,8 @@ func spread(values []*float64) Spread {
 			have = append(have, *v)
 		}
 	}
-	slices.Sort(have)
 	if s.Count = len(have); s.Count > 0 {
-		mid := s.Count / 2
-		s.Median, s.Max = (have[mid]+have[(s.Count-1)/2])/2, have[s.Count-1]
+		s.Median, s.Max = measure.Median(have), slices.Max(have)
 	}
 	return s
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -15,28 +14,20 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
-
-// Progress is told what a measurement does.
-type Progress struct {
-	// Lines get a line for each thing that has happened.
-	Lines io.Writer
-	// Status, if it is not nil, is told how things stand, a few times a second.
-	Status func(text string)
-}
 
 const (
 	prepareWithin = 2 * time.Minute
 	readyWithin   = time.Minute
 	cleanWithin   = 30 * time.Second
-	statusEvery   = 250 * time.Millisecond
 )
 
 // runner is one measurement, of several repeats.
 type runner struct {
 	opt      Options
 	target   Target
-	progress Progress
+	progress report.Progress
 }
 
 // Run plays the faults as often as it is asked to and measures meanwhile. It makes a
@@ -44,12 +35,12 @@ type runner struct {
 // or something fails. Errors: of the options, of machines that do not do what they are told,
 // of a cluster that does not come back, and ctx's. Broken promises are no error: they are in
 // the report.
-func Run(ctx context.Context, target Target, opt Options, progress Progress) (*Report, error) {
+func Run(ctx context.Context, target Target, opt Options, progress report.Progress) (*Report, error) {
 	if err := errors.Join(opt.Validate(), opt.checkLoad(len(target.Nodes))); err != nil {
 		return nil, err
 	}
 	r := &runner{opt, target, progress}
-	report := r.newReport()
+	rep := r.newReport()
 	for turn := range opt.Repeat {
 		one, err := r.repeat(ctx, turn)
 		if err == nil {
@@ -58,17 +49,10 @@ func Run(ctx context.Context, target Target, opt Options, progress Progress) (*R
 		if err != nil {
 			return nil, err
 		}
-		report.add(one)
+		rep.add(one)
 	}
-	report.finish()
-	return report, nil
-}
-
-func (r *runner) say(format string, args ...any) {
-	if r.progress.Status != nil {
-		r.progress.Status("")
-	}
-	fmt.Fprintf(r.progress.Lines, format+"\n", args...)
+	rep.finish()
+	return rep, nil
 }
 
 // round is one repeat and what it has seen.
@@ -96,7 +80,7 @@ func (r *runner) repeat(ctx context.Context, turn int) (_ *round, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.say("repeat %d of %d: making %d objects", turn+1, r.opt.Repeat, space.Ledger.Len())
+	r.progress.Say("repeat %d of %d: making %d objects", turn+1, r.opt.Repeat, space.Ledger.Len())
 	defer func() {
 		err = errors.Join(err, r.clean(ctx, space))
 	}()
@@ -128,37 +112,17 @@ func (r *runner) measure(ctx context.Context, one *round) error {
 	var wg sync.WaitGroup
 	var failed error
 	wg.Go(func() {
-		if one.played, failed = one.play(ctx, r.target.Machines, one.turn, r.say); failed != nil {
+		if one.played, failed = one.play(ctx, r.target.Machines, one.turn, r.progress.Say); failed != nil {
 			cancel()
 		}
 	})
-	told := make(chan struct{})
-	wg.Go(func() { r.tell(ctx, one, told) })
+	stop := r.progress.Tell(func(time.Duration) string {
+		return fmt.Sprintf("%d/%d  %5.1f of %.0f s  %s", one.turn+1, r.opt.Repeat, max(0, one.now()).Seconds(), one.length.Seconds(), one.lastSecond())
+	})
 	one.run(ctx)
-	close(told)
+	stop()
 	wg.Wait()
 	return failed
-}
-
-// tell reports how things stand until done is closed.
-func (r *runner) tell(ctx context.Context, one *round, done <-chan struct{}) {
-	if r.progress.Status == nil {
-		return
-	}
-	tick := time.NewTicker(statusEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			r.progress.Status("")
-			return
-		case <-ctx.Done():
-			r.progress.Status("")
-			return
-		case <-tick.C:
-			r.progress.Status(fmt.Sprintf("%d/%d  %5.1f of %.0f s  %s", one.turn+1, r.opt.Repeat, max(0, one.now()).Seconds(), one.length.Seconds(), one.lastSecond()))
-		}
-	}
 }
 
 // lastSecond is what came of the requests of the last second.
@@ -286,7 +250,7 @@ func (r *runner) clean(ctx context.Context, space *probe.Space) error {
 	}
 	defer func() { _ = client.CloseAll(conns) }()
 	if err := space.Clean(ctx, conns); err != nil {
-		r.say("%v", err)
+		r.progress.Say("%v", err)
 	}
 	return nil
 }

@@ -3,11 +3,12 @@ package load
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // Options say what is measured. Defaults are those of DefaultOptions.
@@ -50,14 +51,6 @@ func DefaultOptions() Options {
 	}
 }
 
-// Progress is told what a measurement does.
-type Progress struct {
-	// Lines get a line for each thing that has happened.
-	Lines io.Writer
-	// Status, if it is not nil, is told how things stand, a few times a second.
-	Status func(text string)
-}
-
 // Bounds of the options.
 const (
 	maxDuration    = time.Hour
@@ -73,25 +66,20 @@ const (
 
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
-	var errs []error
-	bad := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	bad(o.Duration >= 100*time.Millisecond && o.Duration <= maxDuration, "duration %s: must be 100ms to %s", o.Duration, maxDuration)
-	bad(o.Workers >= 1 && o.Workers <= maxWorkers, "workers %d: must be 1 to %d", o.Workers, maxWorkers)
-	bad(o.Connections >= 1 && o.Connections <= maxConnections, "connections %d: must be 1 to %d", o.Connections, maxConnections)
-	bad(o.Objects >= o.Workers && o.Objects <= maxObjects, "objects %d: must be %d (one for each worker) to %d", o.Objects, o.Workers, maxObjects)
-	bad(o.Rate == 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d operations per second", o.Rate, maxRate)
-	bad(o.Rate*o.Duration.Seconds() <= maxMade, "rate %g for %s: at most %d operations", o.Rate, o.Duration, maxMade)
-	bad(o.SweepP99 >= time.Millisecond && o.SweepP99 <= maxTimeout, "sweep-p99 %s: must be 1ms to %s", o.SweepP99, maxTimeout)
-	bad(o.SweepErrors >= 0 && o.SweepErrors < 1, "sweep-errors %g: must be a share, from 0 to below 1", o.SweepErrors)
-	bad(o.Timeout >= 100*time.Millisecond && o.Timeout <= maxTimeout, "timeout %s: must be 100ms to %s", o.Timeout, maxTimeout)
-	bad(o.Repeat >= 1 && o.Repeat <= maxRepeat, "repeat %d: must be 1 to %d", o.Repeat, maxRepeat)
-	bad(o.Repeat == 1 || o.Namespace == "", "repeat and namespace exclude each other: each time begins with objects of its own")
+	var b measure.Bounds
+	b.Want(o.Duration >= 100*time.Millisecond && o.Duration <= maxDuration, "duration %s: must be 100ms to %s", o.Duration, maxDuration)
+	b.Want(o.Workers >= 1 && o.Workers <= maxWorkers, "workers %d: must be 1 to %d", o.Workers, maxWorkers)
+	b.Want(o.Connections >= 1 && o.Connections <= maxConnections, "connections %d: must be 1 to %d", o.Connections, maxConnections)
+	b.Want(o.Objects >= o.Workers && o.Objects <= maxObjects, "objects %d: must be %d (one for each worker) to %d", o.Objects, o.Workers, maxObjects)
+	b.Want(o.Rate == 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d operations per second", o.Rate, maxRate)
+	b.Want(o.Rate*o.Duration.Seconds() <= maxMade, "rate %g for %s: at most %d operations", o.Rate, o.Duration, maxMade)
+	b.Want(o.SweepP99 >= time.Millisecond && o.SweepP99 <= maxTimeout, "sweep-p99 %s: must be 1ms to %s", o.SweepP99, maxTimeout)
+	b.Want(o.SweepErrors >= 0 && o.SweepErrors < 1, "sweep-errors %g: must be a share, from 0 to below 1", o.SweepErrors)
+	b.Want(o.Timeout >= 100*time.Millisecond && o.Timeout <= maxTimeout, "timeout %s: must be 100ms to %s", o.Timeout, maxTimeout)
+	b.Want(o.Repeat >= 1 && o.Repeat <= maxRepeat, "repeat %d: must be 1 to %d", o.Repeat, maxRepeat)
+	b.Want(o.Repeat == 1 || o.Namespace == "", "repeat and namespace exclude each other: each time begins with objects of its own")
 	_, err := o.chosen()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(b.Err(), err)
 }
 
 // chosen are the rows to measure, in order.

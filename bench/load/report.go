@@ -58,7 +58,7 @@ func medianMemory(runs []RunReport) (m Memory) {
 				known = append(known, float64(n))
 			}
 		}
-		*figure = int64(median(known))
+		*figure = int64(measure.Median(known))
 	}
 	return m
 }
@@ -218,10 +218,10 @@ func (r *Report) sum(name string) (out Row) {
 			out.Parts = mergeParts(parts, x.Parts)
 		}
 	}
-	out.PerSecond, out.CPU, out.ByNode = median(perSecond), median(cpu), nil
-	out.Allocs, out.AllocatedBytes = median(allocs), median(allocated)
+	out.PerSecond, out.CPU, out.ByNode = measure.Median(perSecond), measure.Median(cpu), nil
+	out.Allocs, out.AllocatedBytes = measure.Median(allocs), measure.Median(allocated)
 	for _, c := range byNode {
-		out.ByNode = append(out.ByNode, median(c))
+		out.ByNode = append(out.ByNode, measure.Median(c))
 	}
 	out.latency, out.Latency = merged, merged.Curve()
 	return out
@@ -240,16 +240,6 @@ func mergeParts(all, more []Part) (out []Part) {
 		out = append(out, p)
 	}
 	return out
-}
-
-// median of none is zero.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	values = slices.Sorted(slices.Values(values))
-	mid := len(values) / 2
-	return (values[mid] + values[(len(values)-1)/2]) / 2
 }
 
 // sweeps are those of all runs.

@@ -16,13 +16,14 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // bench is one run: the connections, the objects, and what is known of them.
 type bench struct {
 	Options
 	target    *Target
-	progress  Progress
+	progress  report.Progress
 	namespace string
 	conns     []*client.Conn
 	// versions holds each object's resourceVersion. An object is written by one worker, or
@@ -49,7 +50,6 @@ const (
 	cleanWithin   = 5 * time.Minute
 	// countedWithin bounds a row that ends with its objects.
 	countedWithin = 10 * time.Minute
-	statusEvery   = 250 * time.Millisecond
 	warmup        = time.Second // of an open loop
 )
 
@@ -57,7 +57,7 @@ const (
 // namespace for each time, with its objects. Errors are of the options, of a target that
 // cannot do what is asked for, does not answer, or costs nobody knows what. Operations that
 // fail are in the report.
-func Run(ctx context.Context, target Target, o Options, progress Progress) (*Report, error) {
+func Run(ctx context.Context, target Target, o Options, progress report.Progress) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func Run(ctx context.Context, target Target, o Options, progress Progress) (*Rep
 	r := newReport(&o, &target)
 	for turn := range o.Repeat {
 		if o.Repeat > 1 {
-			progress.say("run %d of %d", turn+1, o.Repeat)
+			progress.Say("run %d of %d", turn+1, o.Repeat)
 		}
 		one, err := runOnce(ctx, &target, o, chosen, progress, turn+1 < o.Repeat)
 		if one != nil {
@@ -93,15 +93,8 @@ func Run(ctx context.Context, target Target, o Options, progress Progress) (*Rep
 	return r, nil
 }
 
-func (p *Progress) say(format string, args ...any) {
-	if p.Status != nil {
-		p.Status("")
-	}
-	fmt.Fprintf(p.Lines, format+"\n", args...)
-}
-
 // runOnce measures all rows once. more says that there are further runs: then nothing is kept.
-func runOnce(ctx context.Context, target *Target, o Options, chosen []row, progress Progress, more bool) (_ *RunReport, err error) {
+func runOnce(ctx context.Context, target *Target, o Options, chosen []row, progress report.Progress, more bool) (_ *RunReport, err error) {
 	dialing, cancel := context.WithTimeout(ctx, o.Timeout)
 	conns, err := target.connect(dialing, o.Connections)
 	cancel()
@@ -155,7 +148,7 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 	}
 	paced := b.Rate > 0 || b.Sweep
 	if !there && (paced || chosen[0].name != "create") {
-		b.progress.say("creating %d objects", b.Objects)
+		b.progress.Say("creating %d objects", b.Objects)
 		if err := b.createAll(ctx); err != nil {
 			return nil, err
 		}
@@ -166,7 +159,7 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 	}
 	for i := range chosen {
 		one := &chosen[i]
-		b.progress.say("measuring %s", one.title)
+		b.progress.Say("measuring %s", one.title)
 		if err := b.prepareRow(ctx, one); err != nil {
 			return r, fmt.Errorf("measure %s: %w", one.name, err)
 		}
@@ -218,7 +211,7 @@ func (b *bench) calibrateInto(ctx context.Context, r *RunReport) error {
 	if !b.Calibrate {
 		return nil
 	}
-	b.progress.say("measuring a bare server")
+	b.progress.Say("measuring a bare server")
 	one, err := b.bareCost(ctx)
 	if err == nil {
 		r.Bare = append(r.Bare, one)
@@ -384,33 +377,12 @@ func (b *bench) giveBack(ctx context.Context, v verb, w, i int, err error, buf *
 
 // tell reports how a row stands until the returned function is called.
 func (b *bench) tell(name string, t *tally) func() {
-	status := b.progress.Status
-	if status == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var told sync.WaitGroup
-	began := time.Now()
-	told.Go(func() {
-		tick := time.NewTicker(statusEvery)
-		defer tick.Stop()
-		was := int64(0)
-		for {
-			select {
-			case <-done:
-				status("")
-				return
-			case <-tick.C:
-				ok, failed := t.counts()
-				status(fmt.Sprintf("%s  %.1f s  %d operations, %.0f/s  %d errors", name, time.Since(began).Seconds(), ok, float64(ok-was)/statusEvery.Seconds(), failed))
-				was = ok
-			}
-		}
+	began, was := time.Now(), int64(0)
+	return b.progress.Tell(func(since time.Duration) string {
+		ok, failed := t.counts()
+		defer func() { was = ok }()
+		return fmt.Sprintf("%s  %.1f s  %d operations, %.0f/s  %d errors", name, time.Since(began).Seconds(), ok, float64(ok-was)/since.Seconds(), failed)
 	})
-	return func() {
-		close(done)
-		told.Wait()
-	}
 }
 
 // makeNamespace makes a namespace and says whether it was there before; if so, it is

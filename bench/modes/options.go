@@ -1,7 +1,6 @@
 package modes
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
 )
 
@@ -75,28 +75,23 @@ func (o *Options) probes() int { return max(1, int((o.Writes+probeRate-1)/probeR
 
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
-	var errs []error
-	bad := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	bad(o.Duration >= time.Second && o.Duration <= maxDuration, "duration %s: must be 1s to %s", o.Duration, maxDuration)
+	var b measure.Bounds
+	b.Want(o.Duration >= time.Second && o.Duration <= maxDuration, "duration %s: must be 1s to %s", o.Duration, maxDuration)
 	for _, l := range o.Loads {
-		bad(l > 0 && l < 1, "load %g: must be above 0 and below 1", l)
+		b.Want(l > 0 && l < 1, "load %g: must be above 0 and below 1", l)
 	}
-	bad(len(o.Loads) <= maxLoads, "%d loads: at most %d", len(o.Loads), maxLoads)
-	bad(len(o.Loads) > 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d reads per second and cell", o.Rate, maxRate)
-	bad(o.Writes >= 1 && o.Writes <= maxWrites, "writes %g: must be 1 to %d per second", o.Writes, maxWrites)
-	bad(o.Objects >= o.probes() && o.Objects <= maxObjects, "objects %d: must be %d (one per %d writes/s) to %d", o.Objects, o.probes(), probeRate, maxObjects)
-	bad(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
-	bad(o.Size <= 0 || o.Objects <= maxCollection/o.Size, "objects %d of %d bytes: a list would have more than %d bytes", o.Objects, o.Size, maxCollection)
-	bad(len(o.Modes) > 0, "no modes: choose from %s", join(AllModes))
+	b.Want(len(o.Loads) <= maxLoads, "%d loads: at most %d", len(o.Loads), maxLoads)
+	b.Want(len(o.Loads) > 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d reads per second and cell", o.Rate, maxRate)
+	b.Want(o.Writes >= 1 && o.Writes <= maxWrites, "writes %g: must be 1 to %d per second", o.Writes, maxWrites)
+	b.Want(o.Objects >= o.probes() && o.Objects <= maxObjects, "objects %d: must be %d (one per %d writes/s) to %d", o.Objects, o.probes(), probeRate, maxObjects)
+	b.Want(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
+	b.Want(o.Size <= 0 || o.Objects <= maxCollection/o.Size, "objects %d of %d bytes: a list would have more than %d bytes", o.Objects, o.Size, maxCollection)
+	b.Want(len(o.Modes) > 0, "no modes: choose from %s", join(AllModes))
 	for _, m := range o.Modes {
-		bad(slices.Contains(AllModes, m), "there is no mode %q: choose from %s", m, join(AllModes))
+		b.Want(slices.Contains(AllModes, m), "there is no mode %q: choose from %s", m, join(AllModes))
 	}
-	bad(len(o.Nodes) > 0, "no nodes: give roles (%s) or names", join(AllRoles))
-	return errors.Join(errs...)
+	b.Want(len(o.Nodes) > 0, "no nodes: give roles (%s) or names", join(AllRoles))
+	return b.Err()
 }
 
 func join[T ~string](list []T) string {

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/quorate/quorate/bench/faults"
+	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -91,11 +92,11 @@ func (o *benchFaultsOptions) run(ctx context.Context, out, progress io.Writer) e
 	if err != nil {
 		return err
 	}
-	report, err := faults.Run(ctx, faults.Target{Cluster: benchTarget(target), Machines: target}, o.Options, faults.Progress{Lines: progress, Status: statusLine(progress)})
+	r, err := faults.Run(ctx, faults.Target{Cluster: benchTarget(target), Machines: target}, o.Options, report.Progress{Lines: progress, Status: statusLine(progress)})
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}
-	return o.output.finish("faults", report, out, "a promise was broken")
+	return o.output.finish("faults", r, out, "a promise was broken")
 }
 
 func (o *benchFaultsOptions) complete() error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/bench/load"
+	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -139,23 +140,23 @@ func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) err
 	if err != nil {
 		return err
 	}
-	report, err := load.Run(ctx, target, o.Options, load.Progress{Lines: progress, Status: statusLine(progress)})
-	stopped := errors.Is(err, load.ErrStopped) && report != nil
+	r, err := load.Run(ctx, target, o.Options, report.Progress{Lines: progress, Status: statusLine(progress)})
+	stopped := errors.Is(err, load.ErrStopped) && r != nil
 	if ended := end(); err != nil && !stopped || ended != nil {
 		return errors.Join(err, ended)
 	}
-	if err := o.output.write("load", report, out); err != nil {
+	if err := o.output.write("load", r, out); err != nil {
 		return err
 	}
 	if peer != nil && o.output.json != "-" {
-		if err := report.WriteAgainst(out, peer); err != nil {
+		if err := r.WriteAgainst(out, peer); err != nil {
 			return err
 		}
 	}
 	switch {
 	case stopped:
 		return cli.ExitError{Code: cli.ExitStopped, Text: "stopped"}
-	case peer != nil && report.FailedBeside(peer), peer == nil && report.Failed():
+	case peer != nil && r.FailedBeside(peer), peer == nil && r.Failed():
 		return cli.ExitError{Code: exitBroken, Text: "error: operations failed, or a row is above its limit: see above"}
 	}
 	return nil
