@@ -1,7 +1,6 @@
 package burst
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -27,7 +26,7 @@ type Burst struct {
 	target    client.Cluster
 	namespace string
 	clock     *measure.Stopwatch
-	admin     []*client.Link // one to each node, for what is not part of the burst
+	admin     *client.Admin  // for what is not part of the burst
 	senders   []*client.Link // for the burst
 	patchers  []*patcher
 	others    []*series
@@ -86,11 +85,8 @@ func Start(ctx context.Context, target client.Cluster, o Options) (*Burst, error
 
 func newBurst(target client.Cluster, o Options) *Burst {
 	b := &Burst{
-		opt: o, target: target, namespace: fmt.Sprintf("burst-%d", time.Now().UnixNano()), clock: measure.NewStopwatch(),
+		opt: o, target: target, namespace: fmt.Sprintf("burst-%d", time.Now().UnixNano()), clock: measure.NewStopwatch(), admin: target.Admin(o.Timeout),
 		latency: measure.NewHistogram(), newest: map[string]written{}, written: map[uint64]struct{}{}, answers: map[string]int64{}, firsts: map[string]string{},
-	}
-	for _, n := range target.Nodes {
-		b.admin = append(b.admin, client.NewLink(n, target.TLS, o.Timeout))
 	}
 	return b
 }
@@ -113,26 +109,13 @@ func (b *Burst) End(ctx context.Context) (*Report, error) {
 	return r, errors.Join(err, b.clean(ctx))
 }
 
-// do sends a request to a node, as an administrator who is not part of the burst.
-func (b *Burst) do(ctx context.Context, node int, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.opt.Timeout)
-	defer cancel()
-	header := client.JSONBody
-	if method == http.MethodPatch {
-		header = client.MergeBody
-	}
-	var answer bytes.Buffer
-	_, err := b.admin[node].Do(ctx, client.Request{Method: method, Path: path, Header: header, Body: body}, &answer)
-	return answer.Bytes(), err
-}
-
 func (b *Burst) deployments() string {
 	return "/apis/apps/v1/namespaces/" + b.namespace + "/deployments"
 }
 
 // prepare makes the namespace, the Deployments and the user, and the clients, which send nothing yet.
 func (b *Burst) prepare(ctx context.Context) error {
-	if _, err := b.do(ctx, 0, http.MethodPost, "/api/v1/namespaces", fmt.Appendf(nil, `{"metadata":{"name":%q}}`, b.namespace)); err != nil {
+	if _, err := b.admin.Do(ctx, 0, http.MethodPost, "/api/v1/namespaces", fmt.Appendf(nil, `{"metadata":{"name":%q}}`, b.namespace)); err != nil {
 		return fmt.Errorf("make the namespace of the burst: %w", err)
 	}
 	token, err := b.token(ctx)
@@ -144,7 +127,7 @@ func (b *Burst) prepare(ctx context.Context) error {
 		config = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: config.RootCAs}
 	}
 	for i := range b.opt.Objects {
-		if _, err := b.do(ctx, i%len(b.admin), http.MethodPost, b.deployments(), deployment(objectName(i), "none", 0)); err != nil {
+		if _, err := b.admin.Do(ctx, i%len(b.admin.Links), http.MethodPost, b.deployments(), deployment(objectName(i), "none", 0)); err != nil {
 			return fmt.Errorf("make Deployment %s: %w", objectName(i), err)
 		}
 	}
@@ -170,15 +153,15 @@ func (b *Burst) token(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	accounts := "/api/v1/namespaces/" + b.namespace + "/serviceaccounts"
-	if _, err := b.do(ctx, 0, http.MethodPost, accounts, []byte(`{"metadata":{"name":"tenant"}}`)); err != nil {
+	if _, err := b.admin.Do(ctx, 0, http.MethodPost, accounts, []byte(`{"metadata":{"name":"tenant"}}`)); err != nil {
 		return "", err
 	}
 	binding := fmt.Appendf(nil, `{"metadata":{"name":"tenant"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"},`+
 		`"subjects":[{"kind":"ServiceAccount","name":"tenant","namespace":%q}]}`, b.namespace)
-	if _, err := b.do(ctx, 0, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+b.namespace+"/rolebindings", binding); err != nil {
+	if _, err := b.admin.Do(ctx, 0, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/"+b.namespace+"/rolebindings", binding); err != nil {
 		return "", err
 	}
-	raw, err := b.do(ctx, 0, http.MethodPost, accounts+"/tenant/token", []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":7200}}`))
+	raw, err := b.admin.Do(ctx, 0, http.MethodPost, accounts+"/tenant/token", []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":7200}}`))
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +196,7 @@ func (b *Burst) acknowledged(object, value string, answer []byte, took time.Dura
 
 // lost says which patches were acknowledged and are not there: in a Deployment, or in the events of a watch.
 func (b *Burst) lost(ctx context.Context) (lost []string, err error) {
-	raw, err := b.do(ctx, 0, http.MethodGet, b.deployments(), nil)
+	raw, err := b.admin.Do(ctx, 0, http.MethodGet, b.deployments(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("read what was patched: %w", err)
 	}
@@ -258,28 +241,14 @@ func (b *Burst) lost(ctx context.Context) (lost []string, err error) {
 
 // clean removes what Start has made.
 func (b *Burst) clean(ctx context.Context) error {
-	var errs []error
-	remove := func(path string) {
-		err := errors.New("no node")
-		for i := 0; i < len(b.admin) && err != nil; i++ {
-			if _, err = b.do(ctx, i, http.MethodDelete, path, nil); client.Refused(err, http.StatusNotFound) {
-				err = nil
-			}
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s is left behind: %w", path, err))
-		}
+	paths := []string{b.deployments(), "/apis/coordination.k8s.io/v1/namespaces/" + b.namespace + "/leases", "/api/v1/namespaces/" + b.namespace + "/configmaps"}
+	for i := range b.admin.Links {
+		paths = append(paths, "/api/v1/nodes/"+b.nodeName(i))
 	}
-	remove(b.deployments())
-	remove("/apis/coordination.k8s.io/v1/namespaces/" + b.namespace + "/leases")
-	remove("/api/v1/namespaces/" + b.namespace + "/configmaps")
-	for i := range b.admin {
-		remove("/api/v1/nodes/" + b.nodeName(i))
-	}
-	remove("/api/v1/namespaces/" + b.namespace)
+	err := b.admin.Remove(ctx, append(paths, "/api/v1/namespaces/"+b.namespace)...)
 	_ = client.CloseLinks(b.senders) // nothing is sent any more
-	_ = client.CloseLinks(b.admin)
-	return errors.Join(errs...)
+	b.admin.Close()
+	return err
 }
 
 // cost is what the nodes have spent, and what their metrics say.
@@ -308,9 +277,9 @@ func (b *Burst) cost(ctx context.Context) (c cost, err error) {
 	}
 	c.delays = map[float64]float64{}
 	answered := false
-	for i := range b.admin {
+	for i := range b.admin.Links {
 		var raw []byte
-		if raw, err = b.do(ctx, i, http.MethodGet, "/metrics", nil); err == nil {
+		if raw, err = b.admin.Do(ctx, i, http.MethodGet, "/metrics", nil); err == nil {
 			answered = true
 			c.add(client.ParseMetrics(raw))
 		}

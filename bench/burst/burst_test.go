@@ -28,7 +28,7 @@ func serve(t *testing.T, o Options, h http.HandlerFunc) *Burst {
 	roots.AddCert(s.Certificate())
 	target := client.Cluster{Nodes: []client.Node{{Name: "n1", API: s.URL}}, TLS: &tls.Config{RootCAs: roots}}
 	b := newBurst(target, o)
-	t.Cleanup(func() { _ = client.CloseLinks(b.admin) })
+	t.Cleanup(func() { _ = client.CloseLinks(b.admin.Links) })
 	return b
 }
 
@@ -97,7 +97,7 @@ func TestAnswers(t *testing.T) {
 				w.WriteHeader(n)
 				fmt.Fprint(w, `{"metadata":{"resourceVersion":"5"}}`)
 			})
-			p := newPatcher(b, 4, b.admin[0])
+			p := newPatcher(b, 4, b.admin.Links[0])
 			var answer bytes.Buffer
 			err := p.send(t.Context(), []byte("{}"), &answer)
 			if (err == nil) != (codes[0] == "200") {

@@ -98,7 +98,7 @@ func (b *Burst) nodeName(i int) string { return fmt.Sprintf("%s-%d", b.namespace
 
 func (b *Burst) prepareOthers(ctx context.Context) error {
 	make := func(path, body string, args ...any) error {
-		if _, err := b.do(ctx, 0, http.MethodPost, path, fmt.Appendf(nil, body, args...)); err != nil {
+		if _, err := b.admin.Do(ctx, 0, http.MethodPost, path, fmt.Appendf(nil, body, args...)); err != nil {
 			return fmt.Errorf("make what others use: %w", err)
 		}
 		return nil
@@ -106,7 +106,7 @@ func (b *Burst) prepareOthers(ctx context.Context) error {
 	if err := make("/api/v1/namespaces/"+b.namespace+"/configmaps", `{"metadata":{"name":"other"},"data":{"a":"b"}}`); err != nil {
 		return err
 	}
-	for i := range b.admin {
+	for i := range b.admin.Links {
 		if err := make("/api/v1/nodes", `{"metadata":{"name":%q}}`, b.nodeName(i)); err != nil {
 			return err
 		}
@@ -130,10 +130,10 @@ func (b *Burst) startOthers(ctx context.Context) {
 	spread := func(every time.Duration, i, of int) time.Duration {
 		return every * time.Duration(i) / time.Duration(of)
 	}
-	for n := range b.admin {
+	for n := range b.admin.Links {
 		for i := range getters {
 			b.repeat(ctx, gets, getEvery, spread(getEvery, i, getters), func(ctx context.Context) error {
-				_, err := b.do(ctx, n, http.MethodGet, "/api/v1/namespaces/"+b.namespace+"/configmaps/other", nil)
+				_, err := b.admin.Do(ctx, n, http.MethodGet, "/api/v1/namespaces/"+b.namespace+"/configmaps/other", nil)
 				return err
 			})
 		}
@@ -143,11 +143,11 @@ func (b *Burst) startOthers(ctx context.Context) {
 		at := 0
 		b.repeat(ctx, statuses, renewEvery, 0, func(ctx context.Context) error {
 			at++
-			_, err := b.do(ctx, n, http.MethodPatch, "/api/v1/nodes/"+b.nodeName(n)+"/status", fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":"%d"}}}`, at))
+			_, err := b.admin.Do(ctx, n, http.MethodPatch, "/api/v1/nodes/"+b.nodeName(n)+"/status", fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":"%d"}}}`, at))
 			return err
 		})
 		b.repeat(ctx, ready, readyEvery, 0, func(ctx context.Context) error {
-			_, err := b.do(ctx, n, http.MethodGet, "/readyz", nil)
+			_, err := b.admin.Do(ctx, n, http.MethodGet, "/readyz", nil)
 			return err
 		})
 		w := &watch{seen: map[uint64]struct{}{}, whole: make(chan struct{})}
@@ -162,7 +162,7 @@ func (b *Burst) renew(node, i int) func(ctx context.Context) error {
 	var last map[string]any
 	return func(ctx context.Context) error {
 		if last == nil {
-			raw, err := b.do(ctx, node, http.MethodGet, path, nil)
+			raw, err := b.admin.Do(ctx, node, http.MethodGet, path, nil)
 			if err == nil {
 				err = json.Unmarshal(raw, &last)
 			}
@@ -176,7 +176,7 @@ func (b *Burst) renew(node, i int) func(ctx context.Context) error {
 			return err
 		}
 		last = nil
-		raw, err := b.do(ctx, node, http.MethodPut, path, body)
+		raw, err := b.admin.Do(ctx, node, http.MethodPut, path, body)
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (w *watch) run(ctx context.Context, b *Burst, node int) {
 }
 
 func (w *watch) follow(ctx context.Context, b *Burst, node int) error {
-	resp, err := b.admin[node].Open(ctx, client.Request{
+	resp, err := b.admin.Links[node].Open(ctx, client.Request{
 		Method: http.MethodGet, Path: b.deployments(), Query: "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", Header: client.Plain,
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package churn
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +31,7 @@ type Churn struct {
 	namespace string
 	text      string // values are parts of it
 	clock     *measure.Stopwatch
-	admin     []*client.Link // one to each node
+	admin     *client.Admin
 	senders   []*client.Link
 	writers   []*writer
 	progress  io.Writer
@@ -54,7 +53,7 @@ func Run(ctx context.Context, target client.Cluster, o Options, progress io.Writ
 	}
 	c := newChurn(target, o, progress)
 	defer c.close()
-	if err := c.do(ctx, http.MethodPost, "/api/v1/namespaces", fmt.Appendf(nil, `{"metadata":{"name":%q}}`, c.namespace), nil); err != nil {
+	if _, err := c.admin.Any(ctx, http.MethodPost, "/api/v1/namespaces", fmt.Appendf(nil, `{"metadata":{"name":%q}}`, c.namespace)); err != nil {
 		return nil, fmt.Errorf("make the namespace: %w", err)
 	}
 	r, err := c.run(ctx)
@@ -62,11 +61,8 @@ func Run(ctx context.Context, target client.Cluster, o Options, progress io.Writ
 }
 
 func newChurn(target client.Cluster, o Options, progress io.Writer) *Churn {
-	c := &Churn{opt: o, target: target, namespace: fmt.Sprintf("churn-%d", time.Now().UnixNano()), text: client.Text(o.Seed, 0, 2*o.Largest), progress: progress}
+	c := &Churn{opt: o, target: target, namespace: fmt.Sprintf("churn-%d", time.Now().UnixNano()), text: client.Text(o.Seed, 0, 2*o.Largest), progress: progress, admin: target.Admin(o.Timeout)}
 	c.left.Store(o.Writes)
-	for _, n := range target.Nodes {
-		c.admin = append(c.admin, client.NewLink(n, target.TLS, o.Timeout))
-	}
 	for i := range o.Clients {
 		if i%perConnection == 0 {
 			c.senders = append(c.senders, client.NewLink(target.Nodes[len(c.senders)%len(target.Nodes)], target.TLS, o.Timeout))
@@ -147,11 +143,11 @@ func (c *Churn) sample(ctx context.Context) (s Sample, err error) {
 	c.mu.Lock()
 	s.Writes, s.Objects, s.LiveBytes = c.written, c.objects, c.bytes
 	c.mu.Unlock()
-	var metrics bytes.Buffer
-	if err := c.do(ctx, http.MethodGet, "/metrics", nil, &metrics); err != nil {
+	metrics, err := c.admin.Any(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
 		return s, fmt.Errorf("read metrics: %w", err)
 	}
-	s.StoredBytes = int64(client.ParseMetrics(metrics.Bytes())["quorate_stored_bytes"])
+	s.StoredBytes = int64(client.ParseMetrics(metrics)["quorate_stored_bytes"])
 	for _, n := range c.target.Nodes {
 		node := NodeSample{Name: n.Name}
 		if node.Files, err = filesOf(filepath.Join(c.target.Dir, n.Name)); err != nil {
@@ -178,41 +174,18 @@ func (c *Churn) note(objects, bytes int64, err error) {
 	}
 }
 
-// do sends a request to the first node that answers it.
-func (c *Churn) do(ctx context.Context, method, path string, body []byte, answer *bytes.Buffer) (err error) {
-	if answer == nil {
-		answer = &bytes.Buffer{}
-	}
-	within := c.opt.Timeout
-	if method == http.MethodDelete {
-		within = cleanWithin
-	}
-	for _, link := range c.admin {
-		ctx, cancel := context.WithTimeout(ctx, within)
-		_, err = link.Do(ctx, client.Request{Method: method, Path: path, Header: client.JSONBody, Body: body}, answer)
-		cancel()
-		if err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// clean removes the objects and their namespace. A deletion of more than the history lasts for ends with 410, and has
-// deleted what it has come to.
+// clean removes the objects and their namespace.
 func (c *Churn) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanWithin)
 	defer cancel()
-	remove := func(path string) (err error) {
-		for again := true; again; again = client.Refused(err, http.StatusGone) {
-			err = c.do(ctx, http.MethodDelete, path, nil, nil)
-		}
-		return err
-	}
-	return errors.Join(remove(c.path()), remove("/api/v1/namespaces/"+c.namespace))
+	c.admin.Within = cleanWithin
+	return c.admin.Remove(ctx, c.path(), "/api/v1/namespaces/"+c.namespace)
 }
 
-func (c *Churn) close() { _ = client.CloseLinks(append(c.senders, c.admin...)) } // nothing is sent any more
+func (c *Churn) close() {
+	_ = client.CloseLinks(c.senders) // nothing is sent any more
+	c.admin.Close()
+}
 
 // newReport is one without samples.
 func newReport(c *Churn) *Report {

@@ -259,33 +259,13 @@ func (l *load) read(ctx context.Context, s service, node int, work *scratch) (_ 
 		return nil, "", err
 	}
 	k := l.pool.toRead()
-	r := client.Request{Method: http.MethodGet, Path: l.space.Collection() + "/" + probe.Name(k), Header: client.Plain}
 	l.space.Ledger.NowOf(&work.snap, k, l.clock.Now)
-	switch s {
-	case notOlder:
-		r.Query = fmt.Sprintf("resourceVersion=%d", work.snap.Revision)
-	case anyState:
-		r.Query = "resourceVersion=0"
-	}
-	header, err := conn.Do(ctx, r, &work.body)
+	header, err := conn.Do(ctx, l.space.Read(s.mode(), false, k, work.snap.Revision), &work.body)
 	if err != nil {
 		return nil, "", err
 	}
-	var a probe.Answer
-	found := 0
-	err = probe.Marks(work.body.Bytes(), func(i int, number int64) {
-		if i == k {
-			found++
-			a.Staleness = l.space.Ledger.Behind(&work.snap, k, number)
-		}
-	})
-	if err == nil && found != 1 {
-		err = fmt.Errorf("%w: %d times probe %d", probe.ErrStrange, found, k)
-	}
-	if err = errors.Join(err, a.Said(header)); err != nil {
-		return nil, "", err
-	}
-	return header, a.Breaks(s.mode(), work.snap.Revision), nil
+	_, broken, err = l.space.Judge(s.mode(), false, k, &work.snap, work.body.Bytes(), header)
+	return header, broken, err
 }
 
 // find returns the index of a fault's target at this moment: the node of that name, or one

@@ -242,14 +242,9 @@ func (r *runner) lost(ctx context.Context, space *probe.Space) (out []string, er
 func (r *runner) clean(ctx context.Context, space *probe.Space) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
-	var conns []*client.Conn
-	for _, n := range r.target.Nodes {
-		if conn, err := n.Dial(ctx, r.target.TLS); err == nil {
-			conns = append(conns, conn)
-		}
-	}
-	defer func() { _ = client.CloseAll(conns) }()
-	if err := space.Clean(ctx, conns); err != nil {
+	admin := r.target.Admin(cleanWithin)
+	defer admin.Close()
+	if err := space.Clean(ctx, admin); err != nil {
 		r.progress.Say("%v", err)
 	}
 	return nil

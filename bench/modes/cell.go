@@ -5,9 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -66,7 +63,6 @@ func (c *cell) String() string {
 type scratch struct {
 	body bytes.Buffer
 	snap probe.Snapshot
-	seen []bool
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
@@ -75,7 +71,6 @@ var scratches = sync.Pool{New: func() any { return &scratch{} }}
 type answer struct {
 	probe.Answer
 	violation string
-	number    int64 // of the probe's newest write that it has; gets only
 }
 
 // read does one read, of a list or of a probe at random, and checks its answer.
@@ -91,68 +86,16 @@ func (c *cell) readOf(ctx context.Context, k int, seen uint64) (answer, error) {
 	defer cancel()
 	c.run.ledger.Now(&s.snap, c.run.clock.Now)
 	s.snap.Revision = max(s.snap.Revision, seen)
-	header, err := c.conn.Do(ctx, c.request(k, s.snap.Revision), &s.body)
+	list := c.verb == List
+	header, err := c.conn.Do(ctx, c.run.space.Read(c.mode, list, k, s.snap.Revision), &s.body)
 	if err != nil {
 		return answer{}, err
 	}
-	return c.check(s, k, header)
-}
-
-// request is the read of probe k, or of all, when revision is the newest that was
-// acknowledged.
-func (c *cell) request(k int, revision uint64) client.Request {
-	r := client.Request{Method: http.MethodGet, Path: c.run.space.Collection(), Header: client.Plain}
-	if c.verb == Get {
-		r.Path += "/" + probe.Name(k)
-	}
-	q := url.Values{}
-	switch c.mode {
-	case probe.Any:
-		q.Set("resourceVersion", "0")
-	case probe.NotOlderThan, probe.Exact:
-		q.Set("resourceVersion", strconv.FormatUint(revision, 10))
-		if c.verb == List {
-			q.Set("resourceVersionMatch", map[probe.Mode]string{probe.NotOlderThan: "NotOlderThan", probe.Exact: "Exact"}[c.mode])
-		}
-	}
-	r.Query = q.Encode()
-	return r
-}
-
-// check compares an answer with what its mode promises.
-func (c *cell) check(s *scratch, k int, header http.Header) (answer, error) {
-	a := answer{Answer: probe.Answer{List: c.verb == List}}
 	if role := client.RoleOf(header); role != c.node.role {
-		return a, fmt.Errorf("%s is %s now: it was %s when the run began", c.node.Name, role, c.node.role)
+		return answer{}, fmt.Errorf("%s is %s now: it was %s when the run began", c.node.Name, role, c.node.role)
 	}
-	probes := c.run.ledger.Len()
-	s.seen = append(s.seen[:0], make([]bool, probes)...)
-	count := 0
-	err := probe.Marks(s.body.Bytes(), func(i int, number int64) {
-		count++
-		if i < probes {
-			s.seen[i], a.number = true, number
-			a.Staleness = a.Staleness.Add(c.run.ledger.Behind(&s.snap, i, number))
-		}
-	})
-	if err != nil {
-		return a, err
-	}
-	want := 1
-	if c.verb == List {
-		want = probes
-	}
-	if count != want || c.verb == Get && !s.seen[k] {
-		return a, fmt.Errorf("%w: %d probes instead of %d", probe.ErrStrange, count, want)
-	}
-	if a.Revision, err = probe.RevisionOf(s.body.Bytes()); err != nil {
-		return a, err
-	}
-	if err := a.Said(header); err != nil {
-		return a, err
-	}
-	a.violation = a.Breaks(c.mode, s.snap.Revision)
-	return a, nil
+	a, broken, err := c.run.space.Judge(c.mode, list, k, &s.snap, s.body.Bytes(), header)
+	return answer{a, broken}, err
 }
 
 // measure does one read that was due at a time of the run, and notes it.

@@ -112,13 +112,13 @@ func (p *pair) note(from, to target, first, second answer, err error) {
 	}
 	p.all++
 	w.all++
-	behind := first.number - second.number
+	behind := first.Number - second.Number
 	p.versions.Record(behind)
 	if behind > 0 {
 		p.older++
 		w.older++
 		if p.mode != probe.Any {
-			p.run.violated(fmt.Sprintf("%s get: %s had write %d, and %s, asked after that, write %d", p.mode, from.Name, first.number, to.Name, second.number))
+			p.run.violated(fmt.Sprintf("%s get: %s had write %d, and %s, asked after that, write %d", p.mode, from.Name, first.Number, to.Name, second.Number))
 		}
 	}
 }

@@ -55,11 +55,11 @@ func sample(t *testing.T) *Report {
 	for _, mode := range []probe.Mode{probe.Any, probe.MostRecent} {
 		p := &pair{mode: mode, run: r, pairTally: newPairTally()}
 		for k := range int64(100) {
-			second := answer{number: 50}
+			second := numbered(50)
 			if mode == probe.Any && k%20 == 0 {
-				second.number -= 3
+				second.Number -= 3
 			}
-			p.note(leader, follower, answer{number: 50}, second, nil)
+			p.note(leader, follower, numbered(50), second, nil)
 		}
 		r.pairs = append(r.pairs, p)
 	}
@@ -79,6 +79,8 @@ func sample(t *testing.T) *Report {
 	half.ByLoad, half.Verdicts = nil, nil
 	return joined([]*Report{&half, rep})
 }
+
+func numbered(n int64) answer { return answer{Answer: probe.Answer{Number: n}} }
 
 func TestSchema(t *testing.T) { reporttest.Schema(t, Schema, sample(t)) }
 
@@ -177,8 +179,8 @@ func TestMonotonic(t *testing.T) {
 	run := &run{}
 	p := &pair{mode: probe.MostRecent, run: run, pairTally: newPairTally()}
 	from, to := target{client.Node{Name: "n1"}, client.Leader}, target{client.Node{Name: "n2"}, client.Follower}
-	p.note(from, to, answer{number: 7}, answer{number: 6}, nil)
-	p.note(from, to, answer{number: 7}, answer{number: 9, violation: "stale"}, nil)
+	p.note(from, to, numbered(7), numbered(6), nil)
+	p.note(from, to, numbered(7), answer{probe.Answer{Number: 9}, "stale"}, nil)
 	p.note(from, to, answer{}, answer{}, io.EOF)
 	if m := p.report(); m.Pairs != 2 || m.Older != 1 || m.Errors != 1 || m.Violations != 1 || len(run.violations) != 2 || !strings.Contains(run.violations[0], "n1 had write 7, and n2, asked after that, write 6") {
 		t.Errorf("%+v, %q", m, run.violations)

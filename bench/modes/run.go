@@ -159,7 +159,9 @@ func (r *run) prepare() error {
 func (r *run) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanWithin)
 	defer cancel()
-	if err := r.space.Clean(ctx, r.writers.conns); err != nil {
+	admin := r.cluster.Admin(cleanWithin)
+	defer admin.Close()
+	if err := r.space.Clean(ctx, admin); err != nil {
 		r.say("%v", err)
 	}
 }

@@ -75,3 +75,49 @@ func TestMarks(t *testing.T) {
 		t.Error("a revision out of nothing")
 	}
 }
+
+// TestJudge: answers to reads of two probes, whose newest writes 3 and 1 were acknowledged at revision 9.
+func TestJudge(t *testing.T) {
+	s := &Space{Namespace: "x", Ledger: NewLedger(2)}
+	for n := range int64(4) {
+		s.Ledger.Acknowledged(0, n, uint64(n)+5, time.Duration(n)*time.Second)
+	}
+	s.Ledger.Acknowledged(1, 0, 4, 0)
+	s.Ledger.Acknowledged(1, 1, 9, 4*time.Second)
+	var snap Snapshot
+	s.Ledger.Now(&snap, func() time.Duration { return 5 * time.Second })
+	object := func(k int, n int64) string { return `{"resourceVersion":"8",` + mark(k, n) + `}` }
+	list := func(items ...string) string { return `{"resourceVersion":"9",` + strings.Join(items, ",") + `}` }
+	for _, c := range []struct {
+		name   string
+		mode   Mode
+		list   bool
+		query  string
+		answer string
+		lacks  int64
+		broken bool
+		err    string
+	}{
+		{"current", MostRecent, false, "", object(0, 3), 0, false, ""},
+		{"stale", MostRecent, false, "", object(0, 2), 1, true, ""},
+		{"stale, which Any may be", Any, false, "resourceVersion=0", object(0, 1), 2, false, ""},
+		{"not older", NotOlderThan, false, "resourceVersion=9", object(0, 3), 0, false, ""},
+		{"another object", MostRecent, false, "", object(1, 1), 0, false, "0 probes instead of 1"},
+		{"no object", MostRecent, false, "", "{}", 0, false, "0 probes"},
+		{"no version", MostRecent, false, "", mark(0, 3), 0, false, "no resourceVersion"},
+		{"all", Exact, true, "resourceVersion=9&resourceVersionMatch=Exact", list(mark(0, 3), mark(1, 1)), 0, false, ""},
+		{"one of a list is stale", NotOlderThan, true, "resourceVersion=9&resourceVersionMatch=NotOlderThan", list(mark(0, 3), mark(1, 0)), 1, true, ""},
+		{"one is not there", Any, true, "resourceVersion=0", list(mark(0, 3)), 0, false, "1 probes instead of 2"},
+	} {
+		if r := s.Read(c.mode, c.list, 0, snap.Revision); r.Query != c.query || strings.HasSuffix(r.Path, "/"+Name(0)) == c.list {
+			t.Errorf("%s: asks %s?%s", c.name, r.Path, r.Query)
+		}
+		a, broken, err := s.Judge(c.mode, c.list, 0, &snap, []byte(c.answer), nil)
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.err)
+		}
+		if err == nil && (a.Versions != c.lacks || (broken != "") != c.broken) || err != nil && broken != "" {
+			t.Errorf("%s: lacks %d, breaks %q", c.name, a.Versions, broken)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 )
 
@@ -33,6 +34,7 @@ type Answer struct {
 	// Revision is the resourceVersion of the object, or of the list.
 	Revision uint64
 	List     bool
+	Number   int64 // of the probe's newest write that it has; gets only
 }
 
 // Said takes the bound from an answer's header, if it knows one.
@@ -65,4 +67,53 @@ func (a *Answer) Breaks(mode Mode, asked uint64) string {
 		return fmt.Sprintf("asked for exactly %d, got %d", asked, a.Revision)
 	}
 	return ""
+}
+
+// Read is the request of a mode for probe k, or for the list of all, when revision is the newest that was acknowledged.
+func (s *Space) Read(mode Mode, list bool, k int, revision uint64) client.Request {
+	r := client.Request{Method: http.MethodGet, Path: s.Collection(), Header: client.Plain}
+	if !list {
+		r.Path += "/" + Name(k)
+	}
+	switch {
+	case mode == Any:
+		r.Query = "resourceVersion=0"
+	case mode == NotOlderThan && list:
+		r.Query = fmt.Sprintf("resourceVersion=%d&resourceVersionMatch=NotOlderThan", revision)
+	case mode == NotOlderThan:
+		r.Query = fmt.Sprintf("resourceVersion=%d", revision)
+	case mode == Exact:
+		r.Query = fmt.Sprintf("resourceVersion=%d&resourceVersionMatch=Exact", revision)
+	}
+	return r
+}
+
+// Judge looks at the answer to such a request, which was sent after the snapshot: what it lacks, what it says of
+// itself, and which promise it breaks. A get that is not of probe k, or a list without all probes, is strange.
+func (s *Space) Judge(mode Mode, list bool, k int, snap *Snapshot, raw []byte, header http.Header) (a Answer, broken string, err error) {
+	a.List = list
+	count, want := 0, 1
+	if list {
+		want = s.Ledger.Len()
+	}
+	err = Marks(raw, func(i int, number int64) {
+		if list && i < want || i == k {
+			count++
+			a.Number = number
+			a.Staleness = a.Staleness.Add(s.Ledger.Behind(snap, i, number))
+		}
+	})
+	if err == nil && count != want {
+		err = fmt.Errorf("%w: %d probes instead of %d", ErrStrange, count, want)
+	}
+	if err == nil {
+		a.Revision, err = RevisionOf(raw)
+	}
+	if err == nil {
+		err = a.Said(header)
+	}
+	if err != nil {
+		return a, "", err
+	}
+	return a, a.Breaks(mode, snap.Revision), nil
 }

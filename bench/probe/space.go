@@ -78,23 +78,7 @@ func (s *Space) Write(k int, number int64) client.Request {
 	return client.Request{Method: http.MethodPatch, Path: s.Collection() + "/" + Name(k), Header: client.MergeBody, Body: []byte(`{"data":{` + mark(k, number) + `}}`)}
 }
 
-// Clean deletes what Make has made. Any connection will do; the first may have gone.
-func (s *Space) Clean(ctx context.Context, conns []*client.Conn) error {
-	var buf bytes.Buffer
-	for _, path := range []string{s.Collection(), "/api/v1/namespaces/" + s.Namespace} {
-		err := errors.New("no connection")
-		for _, conn := range conns {
-			if _, err = conn.Do(ctx, client.Request{Method: http.MethodDelete, Path: path, Header: client.Plain}, &buf); err == nil {
-				break
-			}
-			if client.Refused(err, http.StatusNotFound) {
-				err = nil
-				break
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("namespace %s is left behind: %w", s.Namespace, err)
-		}
-	}
-	return nil
+// Clean deletes what Make has made.
+func (s *Space) Clean(ctx context.Context, admin *client.Admin) error {
+	return admin.Remove(ctx, s.Collection(), "/api/v1/namespaces/"+s.Namespace)
 }
