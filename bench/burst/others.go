@@ -31,23 +31,7 @@ const (
 // series is what one sort of request of others has seen.
 type series struct {
 	name string
-
-	mu      sync.Mutex // guards what follows
-	latency measure.Histogram
-	errors  int64
-	first   string
-}
-
-func (s *series) note(took time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		s.latency.RecordTime(took)
-		return
-	}
-	if s.errors++; s.first == "" {
-		s.first = err.Error()
-	}
+	*measure.Tally
 }
 
 // awaitBegun waits until all watches have had the state that they begin with: each patch from then on is an event.
@@ -82,11 +66,11 @@ func (b *Burst) repeat(ctx context.Context, s *series, every, first time.Duratio
 			err := do(ctx)
 			if ctx.Err() != nil {
 				if took := time.Since(due); took > unanswered {
-					s.note(took, fmt.Errorf("no answer within %s", took.Round(time.Second)))
+					s.Note(took, 0, fmt.Errorf("no answer within %s", took.Round(time.Second)))
 				}
 				return
 			}
-			s.note(time.Since(due), err)
+			s.Note(time.Since(due), 0, err)
 			if due = due.Add(every); err != nil {
 				due = time.Now().Add(every)
 			}
@@ -122,7 +106,7 @@ func (b *Burst) prepareOthers(ctx context.Context) error {
 // startOthers starts what is not part of the burst, until ctx ends.
 func (b *Burst) startOthers(ctx context.Context) {
 	add := func(name string) *series {
-		s := &series{name: name, latency: measure.NewHistogram()}
+		s := &series{name, measure.NewTally()}
 		b.others = append(b.others, s)
 		return s
 	}

@@ -70,7 +70,7 @@ func (b *Burst) report(took time.Duration, after cost, lost []string) *Report {
 		Elections: int64(after.term - b.before.term), RaftDelay: delayBetween(b.before, after), ResidentBytes: after.memory,
 	}
 	for _, s := range b.others {
-		r.Others = append(r.Others, OtherReport{s.name, s.latency.Latency(), s.errors, s.first})
+		r.Others = append(r.Others, OtherReport{s.name, s.Times.Latency(), s.Errors, s.FirstError()})
 	}
 	for _, w := range b.watches {
 		r.Events += w.events.Load()

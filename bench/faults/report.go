@@ -319,18 +319,11 @@ func (one *round) seen(quiet time.Duration, p *played, let, next time.Duration, 
 
 // took is how long those requests took that were due between begin and end, and succeeded.
 func took(samples []sample, begin, end time.Duration, pick func(*sample) bool) (t Took) {
-	var all []time.Duration
-	for i := range samples {
-		if s := &samples[i]; s.outcome == good && s.due >= begin && s.due < end && pick(s) {
-			all = append(all, s.end-s.due)
-		}
+	all := durations(samples, begin, end, pick)
+	if t.Count = len(all); t.Count > 0 {
+		last := len(all) - 1
+		t.P50Ms, t.P99Ms, t.MaxMs = measure.Millis(all[last*50/100]), measure.Millis(all[last*99/100]), measure.Millis(all[last])
 	}
-	if t.Count = len(all); t.Count == 0 {
-		return t
-	}
-	slices.Sort(all)
-	last := len(all) - 1
-	t.P50Ms, t.P99Ms, t.MaxMs = measure.Millis(all[last*50/100]), measure.Millis(all[last*99/100]), measure.Millis(all[last])
 	return t
 }
 
@@ -375,59 +368,67 @@ func timeline(samples []sample, length time.Duration) Timeline {
 func (rep *Report) finish() {
 	rep.Lag = rep.lag.Latency()
 	for i, name := range rep.Options.Faults {
-		sum := Summary{Fault: name, Services: map[string]ServiceSummary{}}
-		collect := func(figure func(*FaultReport) *float64) Spread {
+		over := func(figure func(*FaultReport) *float64) Spread {
 			var values []*float64
 			for k := range rep.Repeats {
 				values = append(values, figure(&rep.Repeats[k].Faults[i]))
 			}
 			return spread(values)
 		}
-		if gone := collect(func(f *FaultReport) *float64 { return f.GoneMs }); gone.Count > 0 {
-			sum.Gone = &gone
+		sum := Summary{
+			Fault: name, Services: map[string]ServiceSummary{},
+			Gone:    over(func(f *FaultReport) *float64 { return f.GoneMs }).orNil(),
+			Ready:   over(func(f *FaultReport) *float64 { return f.ReadyMs }),
+			Wrote:   over(func(f *FaultReport) *float64 { return f.WroteMs }),
+			Delayed: over((*FaultReport).delayed).orNil(),
 		}
-		if delayed := collect(func(f *FaultReport) *float64 { return f.delayed() }); delayed.Count > 0 {
-			sum.Delayed = &delayed
-		}
-		sum.Ready = collect(func(f *FaultReport) *float64 { return f.ReadyMs })
-		sum.Wrote = collect(func(f *FaultReport) *float64 { return f.WroteMs })
 		for s := range services {
-			of := func(pick func(ServiceReport) *Seen) SeenSummary {
-				seen := func(f *FaultReport) *Seen { return pick(f.Services[s.String()]) }
-				latency := func(pick func(*Seen) *Took) LatencySummary {
-					figure := func(f *FaultReport, of func(*Took) *float64) *float64 {
-						if t := pick(seen(f)); t != nil && t.Count > 0 {
-							return of(t)
-						}
-						return nil
-					}
-					return LatencySummary{
-						P50: collect(func(f *FaultReport) *float64 { return figure(f, func(t *Took) *float64 { return &t.P50Ms }) }),
-						P99: collect(func(f *FaultReport) *float64 { return figure(f, func(t *Took) *float64 { return &t.P99Ms }) }),
-					}
-				}
-				sum := SeenSummary{
-					Gap:       collect(func(f *FaultReport) *float64 { return &seen(f).GapMs }),
-					Recovered: collect(func(f *FaultReport) *float64 { return seen(f).RecoveredMs }),
-					Errors:    collect(func(f *FaultReport) *float64 { n := float64(seen(f).errors()); return &n }),
-					Before:    latency(func(s *Seen) *Took { return &s.Before }),
-				}
-				if seen(&rep.Repeats[0].Faults[i]).While != nil {
-					while := latency(func(s *Seen) *Took { return s.While })
-					sum.While = &while
-				}
-				return sum
-			}
-			service := ServiceSummary{Node: of(func(r ServiceReport) *Seen { return &r.Node })}
+			service := ServiceSummary{Node: *seenOver(over, func(f *FaultReport) *Seen { x := f.Services[s.String()]; return &x.Node })}
 			if len(rep.Nodes) > 1 {
-				others := of(func(r ServiceReport) *Seen { return r.Others })
-				service.Others = &others
+				service.Others = seenOver(over, func(f *FaultReport) *Seen { return f.Services[s.String()].Others })
+			}
+			if rep.Repeats[0].Faults[i].Services[s.String()].Node.While == nil {
+				service.Node.While = nil
+				if service.Others != nil {
+					service.Others.While = nil
+				}
 			}
 			sum.Services[s.String()] = service
 		}
 		rep.Summary = append(rep.Summary, sum)
 	}
 	rep.judge()
+}
+
+// seenOver sums up what was seen in all repeats.
+func seenOver(over func(func(*FaultReport) *float64) Spread, seen func(*FaultReport) *Seen) *SeenSummary {
+	latency := func(of func(*Seen) *Took) LatencySummary {
+		figure := func(pick func(*Took) *float64) Spread {
+			return over(func(f *FaultReport) *float64 {
+				if t := of(seen(f)); t != nil && t.Count > 0 {
+					return pick(t)
+				}
+				return nil
+			})
+		}
+		return LatencySummary{P50: figure(func(t *Took) *float64 { return &t.P50Ms }), P99: figure(func(t *Took) *float64 { return &t.P99Ms })}
+	}
+	while := latency(func(s *Seen) *Took { return s.While })
+	return &SeenSummary{
+		Gap:       over(func(f *FaultReport) *float64 { return &seen(f).GapMs }),
+		Recovered: over(func(f *FaultReport) *float64 { return seen(f).RecoveredMs }),
+		Errors:    over(func(f *FaultReport) *float64 { n := float64(seen(f).errors()); return &n }),
+		Before:    latency(func(s *Seen) *Took { return &s.Before }),
+		While:     &while,
+	}
+}
+
+// orNil is nil if it never happened.
+func (s Spread) orNil() *Spread {
+	if s.Count == 0 {
+		return nil
+	}
+	return &s
 }
 
 // delayed is how many syncs a slow disk has delayed; nil of another fault.

@@ -65,19 +65,24 @@ const (
 	inTimeLeast  = 100 * time.Millisecond
 )
 
-// inTime is how long an answer may take to be as good as those between begin and end were.
-func inTime(samples []sample, begin, end time.Duration, pick func(*sample) bool) time.Duration {
-	var took []time.Duration
+// durations are how long those requests took that were due between begin and end, and succeeded, in order.
+func durations(samples []sample, begin, end time.Duration, pick func(*sample) bool) (all []time.Duration) {
 	for i := range samples {
 		if s := &samples[i]; s.outcome == good && s.due >= begin && s.due < end && pick(s) {
-			took = append(took, s.end-s.due)
+			all = append(all, s.end-s.due)
 		}
 	}
-	if len(took) == 0 {
+	slices.Sort(all)
+	return all
+}
+
+// inTime is how long an answer may take to be as good as those between begin and end were.
+func inTime(samples []sample, begin, end time.Duration, pick func(*sample) bool) time.Duration {
+	all := durations(samples, begin, end, pick)
+	if len(all) == 0 {
 		return inTimeLeast
 	}
-	slices.Sort(took)
-	return max(inTimeLeast, inTimeFactor*took[(len(took)-1)*99/100])
+	return max(inTimeLeast, inTimeFactor*all[(len(all)-1)*99/100])
 }
 
 // share is how many of the requests that were due between begin and end were answered within

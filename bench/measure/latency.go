@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -25,6 +26,43 @@ func (h Histogram) Record(n int64) { _ = h.RecordValue(min(max(n, 0), maxMicros)
 
 // RecordTime notes a time.
 func (h Histogram) RecordTime(d time.Duration) { h.Record(d.Microseconds()) }
+
+// Tally is what came of operations of one sort. It is safe for concurrent use; its fields are for who has waited for the
+// last operation.
+type Tally struct {
+	mu     sync.Mutex
+	Times  Histogram
+	Bytes  int64
+	Errors int64
+	First  error
+}
+
+// NewTally makes an empty one.
+func NewTally() *Tally { return &Tally{Times: NewHistogram()} }
+
+// Note takes the outcome of an operation.
+func (t *Tally) Note(took time.Duration, bytes int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.Times.RecordTime(took)
+		t.Bytes += int64(bytes)
+	case t.Errors == 0:
+		t.First = err
+		fallthrough
+	default:
+		t.Errors++
+	}
+}
+
+// FirstError is the text of the first error; empty without any.
+func (t *Tally) FirstError() string {
+	if t.First == nil {
+		return ""
+	}
+	return t.First.Error()
+}
 
 // Latency is a distribution of times.
 type Latency struct {

@@ -199,7 +199,7 @@ func (r *run) conversions(ctx context.Context, n int) error {
 			for i := range r.cluster.Nodes {
 				began := r.clock.Now()
 				n, err := read(ctx, r.conns[i], client.Request{Method: http.MethodGet, Path: routesPath(otherRoute), Header: client.Plain}, io.Discard)
-				t.done(r.clock.Now()-began, n, err)
+				t.Note(r.clock.Now()-began, n, err)
 			}
 			return nil
 		}),
@@ -216,7 +216,7 @@ func (r *run) conversions(ctx context.Context, n int) error {
 		r.row(ctx, "watch", "watch with initial events in the other version, until it has them all", func(ctx context.Context, t *timed) error {
 			began := r.clock.Now()
 			bytes, err := r.informer(ctx, routesPath(otherRoute))
-			t.done(r.clock.Now()-began, bytes, err)
+			t.Note(r.clock.Now()-began, bytes, err)
 			return nil
 		}),
 	)

@@ -24,7 +24,7 @@ func (r *run) informers(ctx context.Context, n int) error {
 			wg.Go(func() {
 				began := r.clock.Now()
 				bytes, err := r.informer(ctx, secretsPath)
-				t.done(r.clock.Now()-began, bytes, err)
+				t.Note(r.clock.Now()-began, bytes, err)
 			})
 		}
 		wg.Wait()
@@ -49,16 +49,16 @@ func (r *run) informer(ctx context.Context, path string) (read int, err error) {
 		return 0, err
 	}
 	defer resp.Body.Close()
-	read, err = eachLine(resp.Body, func(begins []byte) bool { return !bytes.HasPrefix(begins, []byte(`{"type":"BOOKMARK"`)) })
+	read, err = eachLine(resp.Body, 64<<10, func(begins []byte) bool { return !bytes.HasPrefix(begins, []byte(`{"type":"BOOKMARK"`)) })
 	if err != nil {
 		err = fmt.Errorf("before the end of the initial events: %w", err)
 	}
 	return read, err
 }
 
-// eachLine calls f with the beginning of each line, until it says no. Lines may be of megabytes.
-func eachLine(body io.Reader, f func(begins []byte) bool) (read int, err error) {
-	lines := bufio.NewReaderSize(body, 64<<10)
+// eachLine calls f with the beginning of each line, until it says no. Lines may be of megabytes; so much is read at once.
+func eachLine(body io.Reader, size int, f func(begins []byte) bool) (read int, err error) {
+	lines := bufio.NewReaderSize(body, size)
 	for isFirst := true; ; {
 		part, more, err := lines.ReadLine()
 		if err != nil {

@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -188,23 +187,16 @@ func (r *run) watchers(ctx context.Context, n int) error {
 		}
 		wg.Go(func() {
 			defer resp.Body.Close()
-			lines := bufio.NewReaderSize(resp.Body, 2<<10)
-			for first := true; ; first = false {
-				line, more, err := lines.ReadLine()
-				for err == nil && more {
-					_, more, err = lines.ReadLine()
+			first := true // is no event
+			_, err := eachLine(resp.Body, 2<<10, func(line []byte) bool {
+				if at, t := sent[k].Load(), events.Load(); !first && at != 0 && t != nil {
+					t.Note(r.clock.Now()-time.Duration(at), len(line), nil)
 				}
-				if err != nil {
-					if t := events.Load(); t != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-						t.done(0, 0, err)
-					}
-					return
-				}
-				if at := sent[k].Load(); !first && at != 0 {
-					if t := events.Load(); t != nil {
-						t.done(r.clock.Now()-time.Duration(at), len(line), nil)
-					}
-				}
+				first = false
+				return true
+			})
+			if t := events.Load(); t != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+				t.Note(0, 0, err)
 			}
 		})
 		return nil
@@ -213,7 +205,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 		for k := range n {
 			began := r.clock.Now()
 			err := follow(k)
-			t.done(r.clock.Now()-began, 0, err)
+			t.Note(r.clock.Now()-began, 0, err)
 		}
 		return nil
 	})
@@ -223,7 +215,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 	return r.row(ctx, "event", "events, 1,000 changes/s: from the sending of the change to its event", func(_ context.Context, t *timed) error {
 		events.Store(t)
 		defer events.Store(nil)
-		writes := &timed{times: measure.NewHistogram()}
+		writes := newTimed()
 		r.paced(ctx, writes, 1000, func(i int) (*client.Link, client.Request) {
 			k := rand.IntN(n)
 			sent[k].Store(int64(r.clock.Now()))
@@ -232,8 +224,8 @@ func (r *run) watchers(ctx context.Context, n int) error {
 			}
 		})
 		measure.Pause(ctx, r.o.Duration/20)
-		if writes.errors.Load() > 0 {
-			return fmt.Errorf("%d changes failed: %w", writes.errors.Load(), *writes.first.Load())
+		if writes.Errors > 0 {
+			return fmt.Errorf("%d changes failed: %w", writes.Errors, writes.First)
 		}
 		return nil
 	})

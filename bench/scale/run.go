@@ -3,6 +3,7 @@ package scale
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,28 +293,13 @@ func (r *run) pids() (out []int) {
 	return out
 }
 
-// timed is told how long each operation took; it is safe for concurrent use.
+// timed is a tally, with the figures that the work has found besides.
 type timed struct {
-	mu     sync.Mutex
-	times  measure.Histogram
-	bytes  atomic.Int64
-	errors atomic.Int64
-	first  atomic.Pointer[error]
-	// figures are what the work has found besides; only it changes them.
+	*measure.Tally
 	figures []Figure
 }
 
-func (t *timed) done(took time.Duration, bytes int, err error) {
-	if err != nil {
-		t.errors.Add(1)
-		t.first.CompareAndSwap(nil, &err)
-		return
-	}
-	t.bytes.Add(int64(bytes))
-	t.mu.Lock()
-	t.times.RecordTime(took)
-	t.mu.Unlock()
-}
+func newTimed() *timed { return &timed{Tally: measure.NewTally()} }
 
 // row measures what work does, while another client gets its object.
 func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Context, t *timed) error) error {
@@ -322,7 +308,7 @@ func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Co
 		return err
 	}
 	hook := r.hook.asked()
-	t, other := &timed{times: measure.NewHistogram()}, &timed{times: measure.NewHistogram()}
+	t, other := newTimed(), newTimed()
 	began := time.Now()
 	otherCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -339,8 +325,8 @@ func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Co
 		return err
 	}
 	row := Row{
-		ID: id, Name: what, Count: t.times.TotalCount(), Seconds: took.Seconds(), Bytes: t.bytes.Load(), Errors: t.errors.Load(), OtherErrors: other.errors.Load(),
-		Latency: t.times.Curve(), Other: other.times.Latency(), Figures: append(t.figures, r.hook.since(hook, t.times.TotalCount())...), latency: t.times,
+		ID: id, Name: what, Count: t.Times.TotalCount(), Seconds: took.Seconds(), Bytes: t.Bytes, Errors: t.Errors, OtherErrors: other.Errors, FirstError: cmp.Or(t.FirstError(), other.FirstError()),
+		Latency: t.Times.Curve(), Other: other.Times.Latency(), Figures: append(t.figures, r.hook.since(hook, t.Times.TotalCount())...), latency: t.Times,
 	}
 	for i, pid := range r.pids() {
 		row.CPUSeconds += (after[i] - before[i]).Seconds()
@@ -349,11 +335,6 @@ func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Co
 			return err
 		}
 		row.MemoryMiB = append(row.MemoryMiB, mib(memory))
-	}
-	for _, e := range []*error{other.first.Load(), t.first.Load()} {
-		if e != nil {
-			row.FirstError = (*e).Error()
-		}
 	}
 	r.size.Rows = append(r.size.Rows, row)
 	r.say("%s", row.line())
@@ -367,7 +348,7 @@ func (r *run) other(ctx context.Context, t *timed) {
 		wg.Go(func() {
 			var buf bytes.Buffer
 			_, err := r.alone.Do(context.WithoutCancel(ctx), client.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/configmaps/other", Header: client.Plain}, &buf)
-			t.done(r.clock.Now()-due, buf.Len(), err)
+			t.Note(r.clock.Now()-due, buf.Len(), err)
 		})
 	})
 	wg.Wait()
@@ -388,7 +369,7 @@ func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate f
 		i++
 		wg.Go(func() {
 			n, err := read(ctx, conn, req, io.Discard)
-			t.done(r.clock.Now()-due, n, err)
+			t.Note(r.clock.Now()-due, n, err)
 		})
 	})
 	wg.Wait()
@@ -415,7 +396,7 @@ func (r *run) workers(ctx context.Context, t *timed, workers int, do func(worker
 				i := int(next.Add(1) - 1)
 				began := r.clock.Now()
 				n, err := do(worker, i)
-				t.done(r.clock.Now()-began, n, err)
+				t.Note(r.clock.Now()-began, n, err)
 				if err != nil {
 					measure.Pause(ctx, 100*time.Millisecond)
 				}

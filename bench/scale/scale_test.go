@@ -124,14 +124,14 @@ func TestConverter(t *testing.T) {
 func TestEachLine(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	var lines []string
-	n, err := eachLine(strings.NewReader("a"+long+"\nb"+long+"\nc\nd\n"), func(begins []byte) bool {
+	n, err := eachLine(strings.NewReader("a"+long+"\nb"+long+"\nc\nd\n"), 64<<10, func(begins []byte) bool {
 		lines = append(lines, string(begins[:1]))
 		return begins[0] != 'c'
 	})
 	if err != nil || strings.Join(lines, "") != "abc" || n != 2*len(long)+3 {
 		t.Errorf("%v, %d bytes, %v", lines, n, err)
 	}
-	if _, err := eachLine(strings.NewReader("a\n"), func([]byte) bool { return true }); err == nil {
+	if _, err := eachLine(strings.NewReader("a\n"), 64<<10, func([]byte) bool { return true }); err == nil {
 		t.Error("the end came, and was not said")
 	}
 }
