@@ -155,6 +155,7 @@ func (s Scale) axis(from, to float64, values []float64) Axis {
 	a := LinearAxis(high, from, to)
 	if s.End > 0 {
 		a.Max = s.End
+		a.Ticks = slices.DeleteFunc(a.Ticks, func(t Tick) bool { return t.At > s.End }) // they would stand at the end
 	}
 	return a
 }

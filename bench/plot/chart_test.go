@@ -42,3 +42,11 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// TestEnd: an axis that ends between two ticks has none beyond, and a point between two gaps is a dot.
+func TestEnd(t *testing.T) {
+	drawn := string(Chart{Width: 360, Height: 200, X: Scale{End: 5}, Lines: []Line{{Values: []Value{{X: 1, Y: math.NaN()}, {X: 2.5, Y: 4}, {X: 4, Y: math.NaN()}}}}}.Draw())
+	if strings.Contains(drawn, ">6<") || !strings.Contains(drawn, ">4<") || !strings.Contains(drawn, `<circle cx="200.0" cy="20.0" r="1.5"`) {
+		t.Error(drawn)
+	}
+}

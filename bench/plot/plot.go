@@ -182,6 +182,9 @@ func (d *Drawing) Curve(points []Point, class string) {
 		fmt.Fprintf(&s, "%.1f,%.1f ", p.X, p.Y)
 	}
 	d.Add(`<polyline points="%s" class="curve %s"/>`, strings.TrimSpace(s.String()), class)
+	if len(points) == 1 { // a line from a point to itself is not drawn
+		d.Dot(points[0].X, points[0].Y, 1.5, class, "")
+	}
 	for _, p := range points {
 		if p.Tip != "" {
 			d.Add(`<circle cx="%.1f" cy="%.1f" r="5" class="hit %s"><title>%s</title></circle>`, p.X, p.Y, class, html.EscapeString(p.Tip))
