@@ -76,18 +76,12 @@ type WriteReport struct {
 
 // CellReport is one mode, one verb, one node.
 type CellReport struct {
-	Mode       probe.Mode      `json:"mode"`
-	Verb       Verb            `json:"verb"`
-	Node       string          `json:"node"`
-	Role       client.Role     `json:"role"`
-	PerSecond  float64         `json:"readsPerSecond"`
-	Errors     int64           `json:"errors"`
-	Error      string          `json:"firstError,omitempty"`
-	Latency    measure.Latency `json:"latency"`
-	OverAny    *Over           `json:"overAny,omitempty"` // absent for Any and where Any was not measured
-	Staleness  Staleness       `json:"staleness"`
-	Violations int64           `json:"violations"`
-	Slots      []Slot          `json:"timeline"`
+	LoadCell
+	PerSecond float64 `json:"readsPerSecond"`
+	Errors    int64   `json:"errors"`
+	Error     string  `json:"firstError,omitempty"`
+	OverAny   *Over   `json:"overAny,omitempty"` // absent for Any and where Any was not measured
+	Slots     []Slot  `json:"timeline"`
 
 	latency, age measure.Histogram
 }
@@ -193,7 +187,7 @@ func joined(all []*Report) *Report {
 func (r *Report) only() LoadReport {
 	l := LoadReport{Load: r.Options.Load, RatePerCell: r.Options.RatePerCell, Monotonic: r.Monotonic}
 	for _, c := range r.Cells {
-		l.Cells = append(l.Cells, LoadCell{Mode: c.Mode, Verb: c.Verb, Node: c.Node, Role: c.Role, Latency: c.Latency, Staleness: c.Staleness, Violations: c.Violations})
+		l.Cells = append(l.Cells, c.LoadCell)
 	}
 	return l
 }
@@ -283,14 +277,16 @@ func (rep *Report) cell(m probe.Mode, v Verb, node string) *CellReport {
 func (c *cell) report(seconds float64) CellReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	v := versionsOf(c.versions)
 	out := CellReport{
-		Mode: c.mode, Verb: c.verb, Node: c.node.Name, Role: c.node.role, Errors: c.errors, Violations: c.violations,
-		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: c.latency.Curve(), latency: c.latency, age: c.age,
-		Staleness: Staleness{
-			Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: c.age.Curve(),
-			Versions:    versionsOf(c.versions),
-			VersionsP50: c.versions.ValueAtQuantile(50), VersionsP99: c.versions.ValueAtQuantile(99), VersionsMax: c.versions.Max(),
+		LoadCell: LoadCell{
+			Mode: c.mode, Verb: c.verb, Node: c.node.Name, Role: c.node.role, Latency: c.latency.Curve(), Violations: c.violations,
+			Staleness: Staleness{
+				Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: c.age.Curve(),
+				Versions: v, VersionsP50: v.P50, VersionsP99: v.P99, VersionsMax: v.Max,
+			},
 		},
+		Errors: c.errors, PerSecond: float64(c.latency.TotalCount()) / seconds, latency: c.latency, age: c.age,
 	}
 	if c.firstError != nil {
 		out.Error = c.firstError.Error()

@@ -327,7 +327,7 @@ func empty(r *Report) {
 
 // cellOf is one of a report, with the latencies of a get or a list.
 func cellOf(role client.Role, verb Verb, p50, overAny float64, s Staleness) CellReport {
-	c := CellReport{Node: "n1", Role: role, Verb: verb, Latency: measure.Latency{Count: 200, P50Ms: p50, P99Ms: 2 * p50}, Staleness: s}
+	c := CellReport{LoadCell: LoadCell{Node: "n1", Role: role, Verb: verb, Latency: measure.Latency{Count: 200, P50Ms: p50, P99Ms: 2 * p50}, Staleness: s}}
 	if overAny != 0 {
 		c.OverAny = &Over{P50Ms: overAny}
 	}
@@ -409,7 +409,7 @@ func TestTimeline(t *testing.T) {
 	} {
 		r := &Report{Options: OptionsReport{DurationSeconds: 2}, Nodes: []NodeReport{{Name: "n1", Role: client.Follower}}}
 		for _, s := range c.cells {
-			r.Cells = append(r.Cells, CellReport{Node: "n1", Mode: probe.MostRecent, Slots: s})
+			r.Cells = append(r.Cells, CellReport{LoadCell: LoadCell{Node: "n1", Mode: probe.MostRecent}, Slots: s})
 		}
 		var got []string
 		for _, x := range strings.Split(string(r.timeline(r.Cells, func(s Slot) float64 { return s.MaxLatencyMs }).Draw()), `<polyline points="`)[1:] {

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -158,15 +159,10 @@ func (p *plan) measure(ctx context.Context, progress io.Writer) (*result, error)
 	if _, err := l.runPods(ctx, pods, perDeployment); err != nil {
 		return nil, err
 	}
-	before, err := cpu(p.pids)
-	if err != nil {
-		return nil, err
-	}
+	m := &meter{pids: p.pids}
+	before := m.cpu()
 	measure.Pause(ctx, idleFor)
-	idle, err := cpu(p.pids)
-	if err != nil {
-		return nil, err
-	}
+	idle := m.cpu()
 	r.IdleCPU = (idle - before).Seconds() * 1000 / idleFor.Seconds()
 
 	pods.measure(true)
@@ -175,17 +171,12 @@ func (p *plan) measure(ctx context.Context, progress io.Writer) (*result, error)
 		return nil, err
 	}
 	r.CreateToRun = pods.measure(false).Latency()
-	used, err := cpu(p.pids)
-	if err != nil {
-		return nil, err
-	}
+	used := m.cpu()
 	spent := (used - idle).Seconds() * 1000
 	r.Seconds, r.PodsPerSec = took.Seconds(), float64(p.pods)/took.Seconds()
 	r.CPUPerPod = spent / float64(p.pods)
 	r.NetCPUPerPod = (spent - r.IdleCPU*took.Seconds()) / float64(p.pods)
-	if r.MemoryMiB["pods"], err = memory(p.pids); err != nil {
-		return nil, err
-	}
+	r.MemoryMiB["pods"] = m.memory()
 	fmt.Fprintf(progress, "%s: %d pods in %.1f s, %.0f/s, p50 %.0f ms, p99 %.0f ms, %.1f ms CPU a pod (%.1f without what an idle second costs, %.0f ms)\n",
 		p.name, p.pods, r.Seconds, r.PodsPerSec, r.CreateToRun.P50Ms, r.CreateToRun.P99Ms, r.CPUPerPod, r.NetCPUPerPod, r.IdleCPU)
 
@@ -194,15 +185,12 @@ func (p *plan) measure(ctx context.Context, progress io.Writer) (*result, error)
 		if err != nil {
 			return nil, err
 		}
-		after, err := cpu(p.pids)
-		if err != nil {
-			return nil, err
-		}
-		r.All = &phase{Pods: l.made, Seconds: took.Seconds(), PodsPerSec: float64(more) / took.Seconds(), CPUPerPod: (after - used).Seconds() * 1000 / float64(more)}
-		if r.MemoryMiB["all"], err = memory(p.pids); err != nil {
-			return nil, err
-		}
+		r.All = &phase{Pods: l.made, Seconds: took.Seconds(), PodsPerSec: float64(more) / took.Seconds(), CPUPerPod: (m.cpu() - used).Seconds() * 1000 / float64(more)}
+		r.MemoryMiB["all"] = m.memory()
 		fmt.Fprintf(progress, "%s: %d pods more in %.1f s, %.0f/s, %.1f ms CPU a pod\n", p.name, more, r.All.Seconds, r.All.PodsPerSec, r.All.CPUPerPod)
+	}
+	if m.err != nil {
+		return nil, m.err
 	}
 	if p.restart == "" {
 		return r, nil
@@ -211,18 +199,25 @@ func (p *plan) measure(ctx context.Context, progress io.Writer) (*result, error)
 	return r, err
 }
 
-// cpu is what processes have used. Who ends takes what it has used along, so it is asked before.
-func cpu(pids []int) (sum time.Duration, err error) {
-	all, err := host.CPUTimes(pids)
+// meter asks what processes use. Who ends takes what it has used along, so it is asked before.
+type meter struct {
+	pids []int
+	err  error // the first one
+}
+
+func (m *meter) cpu() (sum time.Duration) {
+	all, err := host.CPUTimes(m.pids)
 	for _, d := range all {
 		sum += d
 	}
-	return sum, err
+	m.err = cmp.Or(m.err, err)
+	return sum
 }
 
-func memory(pids []int) (int64, error) {
-	bytes, err := host.ResidentMemory(pids)
-	return bytes >> 20, err
+func (m *meter) memory() int64 {
+	bytes, err := host.ResidentMemory(m.pids)
+	m.err = cmp.Or(m.err, err)
+	return bytes >> 20
 }
 
 // restartServer runs the command, and waits for it.
