@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -50,13 +51,9 @@ func createRuled(rule string) func(context.Context, *bench, *tally) error {
 }
 
 // post creates an object, which may be there from a run before.
-func (b *bench) post(ctx context.Context, path string, body any) error {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
+func (b *bench) post(ctx context.Context, path, body string, args ...any) error {
 	var buf bytes.Buffer
-	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: raw}, &buf)
+	_, err := b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: fmt.Appendf(nil, body, args...)}, &buf)
 	if client.Refused(err, http.StatusConflict) {
 		return nil
 	}
@@ -92,15 +89,14 @@ func (b *bench) namespaceFor(ctx context.Context, rule string) error {
 }
 
 // postRule makes a rule, which is not in a namespace, and remembers to delete it.
-func (b *bench) postRule(ctx context.Context, kind, name string, body any) error {
+func (b *bench) postRule(ctx context.Context, kind, name, spec string, args ...any) error {
 	b.leave(rulesPath + kind + "/" + name)
-	return b.post(ctx, rulesPath+kind, body)
+	return b.post(ctx, rulesPath+kind, `{"metadata":{"name":%q},%s}`, name, fmt.Sprintf(spec, args...))
 }
 
 // selects is what a rule matches: ConfigMaps that are created in its namespace.
-func (b *bench) selects(rule string) (namespaceSelector, rules any) {
-	return map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": b.ruled(rule)}},
-		[]any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"configmaps"}}}
+func (b *bench) selects(rule string) (namespaceSelector, rules string) {
+	return fmt.Sprintf(`{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, b.ruled(rule)), `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]`
 }
 
 // preparePolicies makes policies of two expressions each, all of which are evaluated.
@@ -112,19 +108,11 @@ func preparePolicies(ctx context.Context, b *bench) error {
 	namespaces, rules := b.selects(rule)
 	for i := range policies {
 		id := fmt.Sprintf("%s-%d", b.ruled(rule), i)
-		name := map[string]any{"name": id}
-		if err := b.postRule(ctx, "validatingadmissionpolicies", id, map[string]any{"metadata": name, "spec": map[string]any{
-			"matchConstraints": map[string]any{"namespaceSelector": namespaces, "resourceRules": rules},
-			"validations": []any{
-				map[string]any{"expression": "!object.metadata.name.startsWith('refused')"},
-				map[string]any{"expression": fmt.Sprintf("!has(object.data) || object.data.all(k, size(object.data[k]) < %d)", 100_000+i)},
-			},
-		}}); err != nil {
-			return err
-		}
-		if err := b.postRule(ctx, "validatingadmissionpolicybindings", id, map[string]any{"metadata": name, "spec": map[string]any{
-			"policyName": id, "validationActions": []any{"Deny"},
-		}}); err != nil {
+		if err := errors.Join(
+			b.postRule(ctx, "validatingadmissionpolicies", id, `"spec":{"matchConstraints":{"namespaceSelector":%s,"resourceRules":%s},"validations":[`+
+				`{"expression":"!object.metadata.name.startsWith('refused')"},{"expression":"!has(object.data) || object.data.all(k, size(object.data[k]) < %d)"}]}`, namespaces, rules, 100_000+i),
+			b.postRule(ctx, "validatingadmissionpolicybindings", id, `"spec":{"policyName":%q,"validationActions":["Deny"]}`, id),
+		); err != nil {
 			return err
 		}
 	}
@@ -153,7 +141,7 @@ func prepareWebhooks(ctx context.Context, b *bench) error {
 	hook.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	hook.StartTLS()
 	b.atEnd = append(b.atEnd, hook.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
 	namespaces, rules := b.selects(rule)
 	for i := range webhooks {
 		kind := "validatingwebhookconfigurations"
@@ -161,10 +149,8 @@ func prepareWebhooks(ctx context.Context, b *bench) error {
 			kind = "mutatingwebhookconfigurations"
 		}
 		name := fmt.Sprintf("%s-%d", b.ruled(rule), i)
-		if err := b.postRule(ctx, kind, name, map[string]any{"metadata": map[string]any{"name": name}, "webhooks": []any{map[string]any{
-			"name": name + ".example.com", "clientConfig": map[string]any{"url": hook.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
-			"rules": rules, "namespaceSelector": namespaces, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
-		}}}); err != nil {
+		if err := b.postRule(ctx, kind, name, `"webhooks":[{"name":"%s.example.com","clientConfig":{"url":%q,"caBundle":%q},"rules":%s,"namespaceSelector":%s,"sideEffects":"None","admissionReviewVersions":["v1"]}]`,
+			name, hook.URL, ca, rules, namespaces); err != nil {
 			return err
 		}
 	}
@@ -179,15 +165,12 @@ func prepareQuota(ctx context.Context, b *bench) error {
 		return err
 	}
 	path := "/api/v1/namespaces/" + b.ruled(rule) + "/resourcequotas"
-	hard := map[string]any{"count/configmaps": "1000000"}
-	if err := b.post(ctx, path, map[string]any{"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": hard}}); err != nil {
-		return err
-	}
-	raw, err := json.Marshal(map[string]any{"status": map[string]any{"hard": hard, "used": map[string]any{"count/configmaps": "0"}}})
-	if err != nil {
+	const hard = `"hard":{"count/configmaps":"1000000"}`
+	if err := b.post(ctx, path, `{"metadata":{"name":"q"},"spec":{`+hard+`}}`); err != nil {
 		return err
 	}
 	var buf bytes.Buffer
-	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPatch, Path: path + "/q/status", Header: client.MergeBody, Body: raw}, &buf)
+	status := client.Request{Method: http.MethodPatch, Path: path + "/q/status", Header: client.MergeBody, Body: []byte(`{"status":{` + hard + `,"used":{"count/configmaps":"0"}}}`)}
+	_, err := b.conn(0).Do(ctx, status, &buf)
 	return err
 }

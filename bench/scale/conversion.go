@@ -54,13 +54,10 @@ func newConverter() *converter {
 
 func (c *converter) close() { c.server.Close() }
 
-// conversion is that of the definition.
-func (c *converter) conversion() map[string]any {
+// conversion is that of the definition, as JSON.
+func (c *converter) conversion() string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
-	return map[string]any{"strategy": "Webhook", "webhook": map[string]any{
-		"conversionReviewVersions": []string{"v1"},
-		"clientConfig":             map[string]any{"url": c.server.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
-	}}
+	return fmt.Sprintf(`{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q}}}`, c.server.URL, base64.StdEncoding.EncodeToString(ca))
 }
 
 // ServeHTTP answers a ConversionReview conversionTakes after it came, or later if the work takes
@@ -161,28 +158,14 @@ func (c *converter) since(before asked, operations int64) []Figure {
 
 // routeFills are a definition and n of its objects, stored in v1.
 func routeFills(n int, hook *converter) []fill {
-	version := func(name string, stored bool, spec map[string]any) map[string]any {
-		spec["value"] = map[string]any{"type": "string"}
-		return map[string]any{"name": name, "served": true, "storage": stored, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": spec}},
-		}}}
+	version := func(name string, stored bool, properties string) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"value":{"type":"string"},%s}}}}}}`, name, stored, properties)
 	}
-	definition, err := json.Marshal(map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "routes." + routesGroup},
-		"spec": map[string]any{
-			"group": routesGroup, "scope": "Namespaced", "names": map[string]any{"plural": "routes", "kind": "Route"}, "conversion": hook.conversion(),
-			"versions": []any{
-				version(storedRoute, true, map[string]any{"host": map[string]any{"type": "string"}, "port": map[string]any{"type": "integer"}}),
-				version(otherRoute, false, map[string]any{"hostPort": map[string]any{"type": "string"}}),
-			},
-		},
-	})
-	if err != nil {
-		panic(err) // maps of texts are always JSON
-	}
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"routes.` + routesGroup + `"},"spec":{"group":"` + routesGroup + `","scope":"Namespaced",` +
+		`"names":{"plural":"routes","kind":"Route"},"conversion":` + hook.conversion() + `,"versions":[` + version(storedRoute, true, `"host":{"type":"string"},"port":{"type":"integer"}`) + `,` + version(otherRoute, false, `"hostPort":{"type":"string"}`) + `]}}`
 	object := `{"apiVersion":"` + routesGroup + `/` + storedRoute + `","kind":"Route","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"host":"` + templateName + `","port":8080,"value":"` + client.Text(3, 0, 400) + `"}}`
 	return []fill{
-		{collection: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: string(definition)},
+		{collection: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: definition},
 		named("routes."+routesGroup, routesPath(storedRoute), object, n),
 	}
 }
