@@ -402,9 +402,9 @@ func TestTimeline(t *testing.T) {
 		cells [][]Slot
 		want  []string // the curves: the places of their points
 	}{
-		{"all", [][]Slot{slots(10, 5, 0)}, []string{"50.0,20.0 295.0,98.0 540.0,176.0"}},
-		{"a gap", [][]Slot{slots(10, -1, 5)}, []string{"50.0,20.0", "540.0,98.0"}},
-		{"the other verb was read", [][]Slot{slots(10, -1, 5), slots(-1, 5, -1)}, []string{"50.0,20.0 295.0,98.0 540.0,98.0"}},
+		{"all", [][]Slot{slots(10, 5, 0)}, []string{"50.0,20.0 290.0,98.0 530.0,176.0"}},
+		{"a gap", [][]Slot{slots(10, -1, 5)}, []string{"50.0,20.0", "530.0,98.0"}},
+		{"the other verb was read", [][]Slot{slots(10, -1, 5), slots(-1, 5, -1)}, []string{"50.0,20.0 290.0,98.0 530.0,98.0"}},
 		{"never read", [][]Slot{slots(-1, -1, -1)}, nil},
 	} {
 		r := &Report{Options: OptionsReport{DurationSeconds: 2}, Nodes: []NodeReport{{Name: "n1", Role: client.Follower}}}

@@ -51,7 +51,7 @@ type Chart struct {
 }
 
 const (
-	chartLeft, chartRight, chartTop, chartBottom = 50.0, 10.0, 20.0, 36.0
+	chartLeft, chartRight, chartTop, chartBottom = 50.0, 20.0, 20.0, 36.0
 	noteHeight                                   = 15.0
 )
 

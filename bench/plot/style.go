@@ -18,8 +18,8 @@ var Style = template.CSS(style) // #nosec G203: a file of ours
 // WriteSVG writes a drawing as a file of its own, for pages that are not ours.
 func WriteSVG(w io.Writer, drawing template.HTML) error {
 	// The background is the card's: a page by day may show it to a reader by night.
-	head := `<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" style="background: var(--card)" `
-	text := strings.Replace(string(drawing), "<svg ", head, 1)
+	text := strings.Replace(string(drawing), "<svg ", `<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" `, 1)
+	text = strings.Replace(text, `style="`, `style="background: var(--card); `, 1)
 	end := strings.IndexByte(text, '>') + 1
 	_, err := fmt.Fprintf(w, "%s<style>%s</style>%s\n", text[:end], style, text[end:])
 	return err
