@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // perConnection is how many clients share a connection: servers allow 250 requests or fewer on one at a time.
@@ -233,7 +234,7 @@ func (b *Burst) lost(ctx context.Context) (lost []string, err error) {
 			}
 		}
 		if missing > 0 {
-			lost = append(lost, fmt.Sprintf("the watch at %s lacks %d events", b.target.Nodes[i].Name, missing))
+			lost = append(lost, fmt.Sprintf("the watch at %s lacks %s", b.target.Nodes[i].Name, report.Count(missing, "event")))
 		}
 	}
 	return lost, nil

@@ -42,7 +42,7 @@ func TestLost(t *testing.T) {
 		"an old object": {`"resourceVersion":"5","annotations":{"burst":"1-1"}`, "5 9", `"1-1" at revision 5, and "1-2" was acknowledged at 9`},
 		"another value": {`"resourceVersion":"9","annotations":{"burst":"1-1"}`, "5 9", `"1-1" at revision 9, and "1-2"`},
 		"no object":     {``, "5 9", `d-0 is gone`},
-		"an event":      {`"resourceVersion":"9","annotations":{"burst":"1-2"}`, "9", `n1 lacks 1 events`},
+		"an event":      {`"resourceVersion":"9","annotations":{"burst":"1-2"}`, "9", `n1 lacks 1 event`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := serve(t, DefaultOptions(), func(w http.ResponseWriter, _ *http.Request) {

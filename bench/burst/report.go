@@ -135,8 +135,8 @@ func (r *Report) Doc() *report.Doc {
 	}
 	say("answers to patches   %s", strings.Join(answers, ", "))
 	say("watch events         %d, watches cut %d", r.Events, r.WatchesCut)
-	say("Raft                 %d elections; waited for a processor %s ms on average, p50 %s, p99 %s, at most %s (%d times)",
-		r.Elections, measure.Ms(r.RaftDelay.MeanMs), measure.Ms(r.RaftDelay.P50Ms), measure.Ms(r.RaftDelay.P99Ms), measure.Ms(r.RaftDelay.MaxMs), r.RaftDelay.Count)
+	say("Raft                 %s; waited for a processor %s ms on average, p50 %s, p99 %s, at most %s (%d times)",
+		report.Count(r.Elections, "election"), measure.Ms(r.RaftDelay.MeanMs), measure.Ms(r.RaftDelay.P50Ms), measure.Ms(r.RaftDelay.P99Ms), measure.Ms(r.RaftDelay.MaxMs), r.RaftDelay.Count)
 	say("a patch costs        %.0f µs of CPU, %.0f allocations, of all nodes and with what others do", r.CPUPerPatch, r.AllocsPer)
 	say("resident memory      %d MiB of all nodes", r.ResidentBytes>>20)
 	if len(r.LostWrites) == 0 {

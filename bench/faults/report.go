@@ -458,7 +458,7 @@ func (rep *Report) judge() {
 	for _, r := range rep.Repeats {
 		lost += len(r.Lost)
 	}
-	rep.Verdicts = []report.Verdict{{Name: "No acknowledged write is lost", Promise: true, OK: lost == 0, Measured: fmt.Sprintf("%d objects lack one, in %d repeats", lost, len(rep.Repeats))}}
+	rep.Verdicts = []report.Verdict{{Name: "No acknowledged write is lost", Promise: true, OK: lost == 0, Measured: fmt.Sprintf("lacking: %s, in %s", report.Count(lost, "object"), report.Count(len(rep.Repeats), "repeat"))}}
 	for s, name := range [services]string{mostRecent: "Most Recent is never stale", notOlder: "Not older than N has N", anyState: "Any is no staler than its header says"} {
 		if name == "" {
 			continue // writes have no promise of their own here
@@ -487,8 +487,8 @@ func (rep *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Enco
 // loadLine says under which load it was measured.
 func (rep *Report) loadLine() string {
 	o := rep.Options
-	text := fmt.Sprintf("%d nodes; %g writes/s over all, %g reads/s of each mode on each node, given up after %g s; %d objects of %d bytes; load average before %.1f",
-		len(rep.Nodes), o.Writes, o.Reads, o.TimeoutSeconds, o.Objects, o.Size, rep.LoadAvg)
+	text := fmt.Sprintf("%s; %g writes/s over all, %g reads/s of each mode on each node, given up after %g s; %d objects of %d bytes; load average before %.1f",
+		report.Count(len(rep.Nodes), "node"), o.Writes, o.Reads, o.TimeoutSeconds, o.Objects, o.Size, rep.LoadAvg)
 	if o.Relayed {
 		text += "; what nodes send to each other goes through this program"
 	}

@@ -340,7 +340,7 @@ func parseReport(file string, raw []byte) (*Report, error) {
 // loadLine says what was asked for.
 func (r *Report) loadLine() string {
 	o := r.Options
-	s := fmt.Sprintf("%s, %d servers; %d objects of %d bytes; ", o.Target, len(o.Servers), o.Objects, o.Size)
+	s := fmt.Sprintf("%s, %s; %s of %d bytes; ", o.Target, report.Count(len(o.Servers), "server"), report.Count(o.Objects, "object"), o.Size)
 	if o.Mix != "" {
 		s += "mix " + o.Mix + "; "
 	}
@@ -350,9 +350,9 @@ func (r *Report) loadLine() string {
 	case o.Rate > 0:
 		s += fmt.Sprintf("%g operations/s are due at random times, for %g s", o.Rate, o.DurationSeconds)
 	default:
-		s += fmt.Sprintf("%d workers without pauses, %g s per row", o.Workers, o.DurationSeconds)
+		s += fmt.Sprintf("%s without pauses, %g s per row", report.Count(o.Workers, "worker"), o.DurationSeconds)
 	}
-	s += fmt.Sprintf("; %d connections; load average before %.1f", o.Connections, r.LoadAvg)
+	s += fmt.Sprintf("; %s; load average before %.1f", report.Count(o.Connections, "connection"), r.LoadAvg)
 	if len(r.Runs) > 1 {
 		s += fmt.Sprintf("; %d runs: latencies of all together, of the rest the medians", len(r.Runs))
 	}

@@ -114,7 +114,7 @@ func TestForms(t *testing.T) {
 	if err := errors.Join(r.Doc().WriteTable(&table), r.Doc().WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"of them update", "get, resourceVersion unset (cut short)", "← the knee", "The knee is at 100/s; at 200/s: 10 % of the operations failed", "get: 2 errors, the first: refused", "mix: 2 operations were due and not sent", "It was stopped before its end", "n1+n2"} {
+	for _, want := range []string{"of them update", "get, resourceVersion unset (cut short)", "← the knee", "The knee is at 100/s; at 200/s: 10 % of the operations failed", "get: 2 errors, the first: refused", "mix: due and not sent: 2 operations", "It was stopped before its end", "n1+n2"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}

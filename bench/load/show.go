@@ -69,10 +69,10 @@ func (r *Report) method() string {
 func (r *Report) failures() (out []string) {
 	for _, x := range r.Rows {
 		if x.Errors > 0 {
-			out = append(out, fmt.Sprintf("%s: %d errors, the first: %s", x.Name, x.Errors, x.Error))
+			out = append(out, fmt.Sprintf("%s: %s, the first: %s", x.Name, report.Count(x.Errors, "error"), x.Error))
 		}
 		if x.Unsent > 0 {
-			out = append(out, fmt.Sprintf("%s: %d operations were due and not sent: too many were under way", x.Name, x.Unsent))
+			out = append(out, fmt.Sprintf("%s: due and not sent: %s; too many were under way", x.Name, report.Count(x.Unsent, "operation")))
 		}
 	}
 	if r.Stopped {
@@ -212,7 +212,7 @@ func (r *Report) WriteAgainst(w io.Writer, peer *Report) error {
 	}
 	for _, row := range peer.Rows {
 		if row.Errors > 0 {
-			b.Failures = append(b.Failures, fmt.Sprintf("the peer's %s: %d errors, the first: %s", row.Name, row.Errors, row.Error))
+			b.Failures = append(b.Failures, fmt.Sprintf("the peer's %s: %s, the first: %s", row.Name, report.Count(row.Errors, "error"), row.Error))
 		}
 	}
 	return b.WriteText(w)
@@ -280,7 +280,7 @@ func (s *Sweep) throughput() template.HTML {
 	due, done := plot.Line{Class: "fine c-any"}, plot.Line{Class: "c-most-recent"}
 	for _, p := range s.Points {
 		due.Values = append(due.Values, plot.Value{X: p.Rate, Y: p.Rate})
-		done.Values = append(done.Values, plot.Value{X: p.Rate, Y: p.PerSecond, Tip: fmt.Sprintf("%.0f of %.0f/s, %d errors", p.PerSecond, p.Rate, p.Errors)})
+		done.Values = append(done.Values, plot.Value{X: p.Rate, Y: p.PerSecond, Tip: fmt.Sprintf("%.0f of %.0f/s, %s", p.PerSecond, p.Rate, report.Count(p.Errors, "error"))})
 	}
 	return s.chart("throughput", "per s", due, done).Draw()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // Sweep is a row at rising rates.
@@ -138,7 +139,7 @@ func (s *sweeper) broken(p *SweepPoint) string {
 	case p.Latency.P99Ms > bound:
 		return fmt.Sprintf("p99 %s ms, above %s", measure.Ms(p.Latency.P99Ms), measure.Ms(bound))
 	case p.Unsent > 0:
-		return fmt.Sprintf("%d operations could not be sent: too many were under way", p.Unsent)
+		return fmt.Sprintf("not sent: %s; too many were under way", report.Count(p.Unsent, "operation"))
 	case p.PerSecond < followed*p.due:
 		return fmt.Sprintf("throughput does not follow: %.0f of %.0f/s", p.PerSecond, p.due)
 	}

@@ -105,7 +105,7 @@ func (r *Report) answered() report.Verdict {
 			first = "; the first: " + c.Error
 		}
 	}
-	return report.Verdict{Name: "Every request was answered", Promise: true, OK: errors == 0, Measured: fmt.Sprintf("%d errors%s", errors, first)}
+	return report.Verdict{Name: "Every request was answered", Promise: true, OK: errors == 0, Measured: report.Count(errors, "error") + first}
 }
 
 // mayAsk is how many reads of a node may have asked the leader: the Most Recent

@@ -237,7 +237,7 @@ func TestTable(t *testing.T) {
 	if err := sample(t).Doc().WriteTable(&buf); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", " 5 %", "BROKEN  Every request was answered: 1 errors; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
+	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", " 5 %", "BROKEN  Every request was answered: 1 error; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
 		if !strings.Contains(buf.String(), want) {
 			t.Errorf("no %q in\n%s", want, buf.String())
 		}

@@ -402,8 +402,8 @@ func (r *Report) Histograms() (out []measure.Named) {
 // loadLine says what the cluster had to do meanwhile, and what it spent.
 func (r *Report) loadLine() string {
 	o := r.Options
-	s := fmt.Sprintf("%d cells and %d clients of two nodes, %.1f reads/s each, for %g s; %g writes/s (p50 %s, p99 %s ms); %d objects of %d bytes", len(r.Cells), len(r.Monotonic), o.RatePerCell, o.DurationSeconds,
-		o.WritesPerSecond, measure.Ms(r.Writes.Latency.P50Ms), measure.Ms(r.Writes.Latency.P99Ms), o.Objects, o.Size)
+	s := fmt.Sprintf("%s and %s of two nodes, %.1f reads/s each, for %g s; %g writes/s (p50 %s, p99 %s ms); %s of %d bytes", report.Count(len(r.Cells), "cell"), report.Count(len(r.Monotonic), "client"), o.RatePerCell, o.DurationSeconds,
+		o.WritesPerSecond, measure.Ms(r.Writes.Latency.P50Ms), measure.Ms(r.Writes.Latency.P99Ms), report.Count(o.Objects, "object"), o.Size)
 	if r.Saturation != nil {
 		s += fmt.Sprintf("; %.0f %% of the %.0f reads/s that %d readers without pauses get", o.Load*100, r.Saturation.ReadsPerSecond, r.Saturation.Workers)
 	}

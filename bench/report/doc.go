@@ -208,14 +208,15 @@ func WriteColumns(w io.Writer, head []string, lines [][]string) error {
 
 // Signed prints a difference by print, with its sign.
 func Signed(difference float64, print func(float64) string) string {
-	if difference >= 0 {
-		return "+" + print(difference)
+	text := print(difference)
+	if size, ok := strings.CutPrefix(text, "-"); ok && size != print(0) {
+		return text
 	}
-	return print(difference)
+	return "+" + strings.TrimPrefix(text, "-")
 }
 
 // Count is a number of things, one of which has a name: "1 version", "2 versions".
-func Count(n int64, name string) string {
+func Count[N int | int64](n N, name string) string {
 	if n != 1 {
 		name += "s"
 	}

@@ -76,7 +76,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for d, want := range map[float64]string{41.9: "+41.9", -41.9: "-41.9", 0: "+0.00", -200: "-200"} {
+	for d, want := range map[float64]string{41.9: "+41.9", -41.9: "-41.9", 0: "+0.00", -0.001: "+0.00", -200: "-200"} {
 		if got := Signed(d, measure.Ms); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

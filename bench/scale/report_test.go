@@ -77,7 +77,7 @@ func TestForms(t *testing.T) {
 	if err := json.Unmarshal(reporttest.Page(t, page.String(), 1+4, "<b>all", "<b>n1</b>", "'<script>"), &back); err != nil || back.Schema != Schema || len(back.Sizes) != 2 || back.Command != rep.Command {
 		t.Errorf("the report in the page: %v", err)
 	}
-	for _, want := range []string{"github.com/kubernetes/enhancements", "requests to the webhook 1234", "p50 10.0 ms", "1 errors, 2 of the other client"} {
+	for _, want := range []string{"github.com/kubernetes/enhancements", "requests to the webhook 1234", "p50 10.0 ms", "1 error, 2 of the other client"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in the page", want)
 		}

@@ -27,7 +27,7 @@ func (rep *Report) Doc() *report.Doc {
 			r := &s.Rows[i]
 			b.Table.Rows = append(b.Table.Rows, report.Row{Cells: append([]string{r.Name}, r.cells()...), Note: r.besides()})
 			if r.FirstError != "" {
-				failures.Failures = append(failures.Failures, fmt.Sprintf("%s, %s: %d errors, %d of the other client; the first error: %s", b.Title, r.Name, r.Errors, r.OtherErrors, r.FirstError))
+				failures.Failures = append(failures.Failures, fmt.Sprintf("%s, %s: %s, %d of the other client; the first error: %s", b.Title, r.Name, report.Count(r.Errors, "error"), r.OtherErrors, r.FirstError))
 			}
 		}
 		sizes = append(sizes, b)
