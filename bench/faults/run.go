@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,9 +169,11 @@ func (l *load) connect(ctx context.Context) (conns []*client.Conn, err error) {
 func (r *runner) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	for _, n := range r.target.Nodes {
+	admin := r.target.Admin(readyWithin)
+	defer admin.Close()
+	for i, n := range r.target.Nodes {
 		for {
-			err := r.ask(ctx, n, "/readyz", &bytes.Buffer{})
+			_, err := admin.Do(ctx, i, http.MethodGet, "/readyz", nil)
 			if err == nil {
 				break
 			}
@@ -183,17 +184,6 @@ func (r *runner) ready(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// ask gets a path from a node over a connection of its own.
-func (r *runner) ask(ctx context.Context, n client.Node, path string, buf *bytes.Buffer) error {
-	conn, err := n.Dial(ctx, r.target.TLS)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Header: client.Plain}, buf)
-	return err
 }
 
 // roles waits until somebody leads.
@@ -216,14 +206,16 @@ const maxLost = 10
 func (r *runner) lost(ctx context.Context, space *probe.Space) (out []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	var buf bytes.Buffer
+	admin := r.target.Admin(readyWithin)
+	defer admin.Close()
 	var snap probe.Snapshot
 	space.Ledger.Now(&snap, space.Now)
-	if err := r.ask(ctx, r.target.Nodes[0], space.Collection(), &buf); err != nil {
+	raw, err := admin.Do(ctx, 0, http.MethodGet, space.Collection(), nil)
+	if err != nil {
 		return nil, fmt.Errorf("read what was written: %w", err)
 	}
 	found := 0
-	err = probe.Marks(buf.Bytes(), func(k int, number int64) {
+	err = probe.Marks(raw, func(k int, number int64) {
 		if k >= space.Ledger.Len() {
 			return
 		}

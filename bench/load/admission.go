@@ -38,13 +38,9 @@ func createRuled(rule string) func(context.Context, *bench, *tally) error {
 			bodies[i] = object(b.ruled(rule), i, b.round, "")
 		}
 		bufs := make([]bytes.Buffer, b.Workers)
-		closedLoop(ctx, b.Workers, 0, t, func(ctx context.Context, w, n int) (int, error) {
-			i := n*b.Workers + w
-			if i >= b.Objects {
-				return 0, errDone
-			}
+		each(ctx, b.Workers, b.Objects, t, func(ctx context.Context, w, i int) error {
 			_, err := b.conn(w).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: bodies[i]}, &bufs[w])
-			return 0, err
+			return err
 		})
 		return nil
 	}

@@ -179,6 +179,17 @@ func (l *openLoop) run(ctx context.Context, t *tally) {
 	inflight.Wait()
 }
 
+// each lets workers call op once for each of n objects.
+func each(ctx context.Context, workers, n int, t *tally, op func(ctx context.Context, w, i int) error) {
+	closedLoop(ctx, workers, 0, t, func(ctx context.Context, w, k int) (int, error) {
+		i := k*workers + w
+		if i >= n {
+			return 0, errDone
+		}
+		return 0, op(ctx, w, i)
+	})
+}
+
 // pool hands out the objects to write: each has one write under way at most.
 type pool struct {
 	mu    sync.Mutex     // guards free

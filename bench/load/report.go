@@ -276,10 +276,7 @@ const (
 // slower is how many times as much an operation of the bare server costs here as on
 // the peer's machine; 1 if that was not measured.
 func (r *Report) slower() float64 {
-	var all []float64
-	for _, run := range r.Runs {
-		all = append(all, run.Bare...)
-	}
+	all := r.bare()
 	if len(all) == 0 {
 		return 1
 	}

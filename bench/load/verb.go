@@ -208,13 +208,7 @@ func (b *bench) learnVersions(ctx context.Context) error {
 	}
 	bufs := make([]bytes.Buffer, b.Workers)
 	t := newTally(1)
-	closedLoop(ctx, b.Workers, 0, t, func(ctx context.Context, w, n int) (int, error) {
-		i := n*b.Workers + w
-		if i >= b.Objects {
-			return 0, errDone
-		}
-		return 0, b.learn(ctx, w, i, &bufs[w])
-	})
+	each(ctx, b.Workers, b.Objects, t, func(ctx context.Context, w, i int) error { return b.learn(ctx, w, i, &bufs[w]) })
 	if err := errors.Join(t.first, ctx.Err()); err != nil {
 		return fmt.Errorf("read the objects' versions: %w", err)
 	}

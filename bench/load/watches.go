@@ -54,11 +54,8 @@ func watchers(ctx context.Context, b *bench, t *tally) error {
 	}
 	bufs := make([]bytes.Buffer, b.Workers)
 	patches := newTally(1)
-	closedLoop(ctx, b.Workers, 0, patches, func(ctx context.Context, w, n int) (int, error) {
-		if n*b.Workers+w >= watchPatches {
-			return 0, errDone
-		}
-		return 0, b.operate(ctx, patch, w, b.mine(w, n, b.Workers), &bufs[w])
+	each(ctx, b.Workers, watchPatches, patches, func(ctx context.Context, w, i int) error {
+		return b.operate(ctx, patch, w, b.mine(w, i/b.Workers, b.Workers), &bufs[w])
 	})
 	if patches.errors > 0 {
 		cancel() // the watchers would wait in vain

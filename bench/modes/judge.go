@@ -52,30 +52,29 @@ func (r *Report) of(m probe.Mode) []CellReport {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c CellReport) bool { return c.Mode != m })
 }
 
+// sum is what came of all cells of a mode.
+func (r *Report) sum(m probe.Mode) (reads, broken, stale int64, worst float64) {
+	for _, c := range r.of(m) {
+		reads, broken, stale, worst = reads+c.Latency.Count, broken+c.Violations, stale+c.Staleness.Stale, max(worst, c.Staleness.Age.MaxMs)
+	}
+	return reads, broken, stale, worst
+}
+
 // fresh: no answer lacked anything that was acknowledged.
 func (r *Report) fresh(m probe.Mode, name string) report.Verdict {
-	var reads, broken int64
-	cells := r.of(m)
-	for _, c := range cells {
-		reads += c.Latency.Count
-		broken += c.Violations
-	}
-	if len(cells) == 0 {
+	if len(r.of(m)) == 0 {
 		return report.Verdict{}
 	}
+	reads, broken, _, _ := r.sum(m)
 	return report.Verdict{Name: name, Promise: true, OK: broken == 0 && reads > 0, Measured: fmt.Sprintf("%d of %d reads broke it", broken, reads)}
 }
 
 // within: no Any answer was staler than its header said.
 func (r *Report) within() report.Verdict {
-	var reads, broken, stale int64
-	worst, said, bounded := 0.0, 0.0, false
+	reads, broken, stale, worst := r.sum(probe.Any)
+	said, bounded := 0.0, false
 	cells := r.of(probe.Any)
 	for _, c := range cells {
-		reads += c.Latency.Count
-		broken += c.Violations
-		stale += c.Staleness.Stale
-		worst = max(worst, c.Staleness.Age.MaxMs)
 		if c.Staleness.Said != nil {
 			said = max(said, c.Staleness.Said.MaxMs)
 		}

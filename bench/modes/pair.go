@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,13 +50,13 @@ func (r *run) connectPairs(ctx context.Context) error {
 		return nil
 	}
 	for _, mode := range []probe.Mode{probe.Any, probe.NotOlderThan, probe.MostRecent} {
-		if !contains(r.opt.Modes, mode) {
+		if !slices.Contains(r.opt.Modes, mode) {
 			continue
 		}
 		p := &pair{mode: mode, run: r, pairTally: newPairTally()}
 		r.pairs = append(r.pairs, p)
 		for _, n := range r.nodes {
-			conn, err := r.cluster.Dial(ctx, n.Node)
+			conn, err := r.dial(ctx, n)
 			if err != nil {
 				return err
 			}

@@ -28,6 +28,7 @@ type run struct {
 	cells    []*cell
 	pairs    []*pair
 	writers  *writers
+	conns    []*client.Conn // all of them
 	progress io.Writer
 
 	ctx      context.Context
@@ -70,10 +71,10 @@ func Run(ctx context.Context, cluster client.Cluster, opt Options, progress io.W
 	r.space = &probe.Space{Namespace: fmt.Sprintf("bench-modes-%08x", rand.Uint32()), Ledger: r.ledger, Size: opt.Size, Now: r.clock.Now}
 	r.ctx, r.giveUp = context.WithCancelCause(ctx)
 	defer r.giveUp(nil)
+	defer func() { _ = client.CloseAll(r.conns) }()
 	if err := r.connect(); err != nil {
 		return nil, err
 	}
-	defer r.disconnect()
 	defer r.clean()
 	report, err := r.measure()
 	if cause := context.Cause(r.ctx); cause != nil {
@@ -99,13 +100,8 @@ func (r *run) connect() (err error) {
 		r.say("no node is %s: it is left out", role)
 	}
 	r.writers = &writers{run: r, latency: measure.NewHistogram()}
-	defer func() {
-		if err != nil {
-			r.disconnect()
-		}
-	}()
 	for _, n := range r.all {
-		conn, err := r.cluster.Dial(ctx, n.Node)
+		conn, err := r.dial(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -114,10 +110,10 @@ func (r *run) connect() (err error) {
 	for _, n := range r.nodes {
 		for _, verb := range []Verb{Get, List} {
 			for _, mode := range AllModes {
-				if mode == probe.Exact && verb == Get || !contains(r.opt.Modes, mode) {
+				if mode == probe.Exact && verb == Get || !slices.Contains(r.opt.Modes, mode) {
 					continue // a get has no Exact: its resourceVersion means not older than
 				}
-				conn, err := r.cluster.Dial(ctx, n.Node)
+				conn, err := r.dial(ctx, n)
 				if err != nil {
 					return err
 				}
@@ -128,25 +124,13 @@ func (r *run) connect() (err error) {
 	return r.connectPairs(ctx)
 }
 
-func contains(modes []probe.Mode, m probe.Mode) bool {
-	for _, x := range modes {
-		if x == m {
-			return true
-		}
+// dial opens a connection, which is closed at the end.
+func (r *run) dial(ctx context.Context, n target) (*client.Conn, error) {
+	conn, err := r.cluster.Dial(ctx, n.Node)
+	if err == nil {
+		r.conns = append(r.conns, conn)
 	}
-	return false
-}
-
-func (r *run) disconnect() {
-	for _, c := range r.cells {
-		_ = c.conn.Close()
-	}
-	for _, p := range r.pairs {
-		for _, c := range p.nodes {
-			_ = c.conn.Close()
-		}
-	}
-	_ = client.CloseAll(r.writers.conns)
+	return conn, err
 }
 
 // prepare makes the namespace and the objects.
