@@ -2,12 +2,13 @@ package compare
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // Schema names the form of the JSON.
@@ -133,7 +134,7 @@ func (c *Comparison) provenance(sets []*Set) {
 func line(with string, a, b *series) Line {
 	sorted := func(v []float64) []float64 { return slices.Sorted(slices.Values(v)) }
 	x, y := sorted(a.values), sorted(b.values)
-	l := Line{Row: a.row, Figure: a.figure, With: with, A: median(x), B: median(y), RunsA: len(x), RunsB: len(y), Verdict: TooFew}
+	l := Line{Row: a.row, Figure: a.figure, With: with, A: measure.Median(x), B: measure.Median(y), RunsA: len(x), RunsB: len(y), Verdict: TooFew}
 	differ := relative
 	if l.Absolute = x[0] <= 0 || y[0] <= 0; l.Absolute {
 		differ = absolute
@@ -170,13 +171,6 @@ func (c *Comparison) Untold() (out []Line) {
 	return slices.DeleteFunc(slices.Clone(c.Lines), func(l Line) bool { return l.Verdict != TooFew })
 }
 
-// WriteJSON writes the comparison.
-func (c *Comparison) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
-}
-
 // WriteTable writes the comparison for a terminal.
 func (c *Comparison) WriteTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
@@ -185,8 +179,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	}
 	for i, with := range c.Names[1:] {
 		fmt.Fprintf(out, "\nA: %s (%d runs)\nB: %s (%d runs)\n\n", c.Names[0], c.Runs[0], with, c.Runs[i+1])
-		t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "row\tfigure\tA\tB\tdifference\t95 % interval\t")
+		var lines [][]string
 		for _, l := range c.Lines {
 			if l.With != with {
 				continue
@@ -195,9 +188,9 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 			if d := l.Difference; d != nil {
 				difference, interval = l.number(d.Estimate), fmt.Sprintf("%s to %s", l.number(d.Low), l.number(d.High))
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Row, l.Figure, short(l.A), short(l.B), difference, interval, l.Verdict)
+			lines = append(lines, []string{l.Row, l.Figure, short(l.A), short(l.B), difference, interval, string(l.Verdict)})
 		}
-		if err := t.Flush(); err != nil {
+		if err := report.WriteColumns(out, []string{"row", "figure", "A", "B", "difference", "95 % interval", ""}, lines); err != nil {
 			return err
 		}
 	}

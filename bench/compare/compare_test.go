@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/bench/report"
 )
 
 // TestRank: the values of published tables of Mann and Whitney's test, two-sided at 0.05,
@@ -156,7 +158,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	var raw bytes.Buffer
-	if err := c.WriteJSON(&raw); err != nil || !json.Valid(raw.Bytes()) {
+	if err := report.WriteJSON(&raw, c); err != nil || !json.Valid(raw.Bytes()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,8 +1,9 @@
 package compare
 
 import (
-	"math"
 	"slices"
+
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // confidence is that of all intervals.
@@ -25,7 +26,7 @@ func shift(a, b []float64, differ func(a, b float64) float64) (i Interval, ok bo
 		}
 	}
 	slices.Sort(all)
-	i.Estimate = median(all)
+	i.Estimate = measure.Median(all)
 	k := rank(len(a), len(b))
 	if k == 0 {
 		return i, false
@@ -74,13 +75,4 @@ func distribution(n, m int) []float64 {
 		}
 	}
 	return counts
-}
-
-// median of none is not a number.
-func median(sorted []float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	mid := len(sorted) / 2
-	return (sorted[mid] + sorted[(len(sorted)-1)/2]) / 2
 }

@@ -6,44 +6,49 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// allocations is what the Go heaps of all servers have allocated since their start. Its zero value
-// says that it is not known: a server does not serve these metrics, or not to this client.
-type allocations struct{ objects, bytes float64 }
+// The counters of Go's runtime that say what has been allocated since the start.
+const (
+	heapObjects = "go_memstats_mallocs_total"
+	heapBytes   = "go_memstats_alloc_bytes_total"
+)
 
-// allocations asks all servers, each on a connection of its own. What the question itself allocates
-// is in the answer to the next one: some thousand objects.
-func (b *bench) allocations(ctx context.Context) (sum allocations) {
+// heap asks all servers, each on a connection of its own, for the sums of their counters; nil if one does not serve
+// them, or not to this client. What the question itself allocates is in the answer to the next one: some thousand objects.
+func (b *bench) heap(ctx context.Context) client.Metrics {
 	servers := len(b.target.Servers())
 	if b.target.Etcd || servers > len(b.conns) {
-		return allocations{}
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
+	var all []client.Metrics
 	for _, c := range b.conns[:servers] {
 		m, err := c.Metrics(ctx)
-		one := allocated(m)
-		if err != nil || one == (allocations{}) {
-			return allocations{}
+		if err != nil {
+			return nil
 		}
-		sum.objects, sum.bytes = sum.objects+one.objects, sum.bytes+one.bytes
+		all = append(all, m)
+	}
+	return heapOf(all)
+}
+
+func heapOf(all []client.Metrics) client.Metrics {
+	sum := client.Metrics{}
+	for _, m := range all {
+		for _, name := range []string{heapObjects, heapBytes} {
+			if m[name] == 0 {
+				return nil // half of it is nothing
+			}
+			sum[name] += m[name]
+		}
 	}
 	return sum
 }
 
-// allocated are the two counters of Go's runtime; half of it is nothing.
-func allocated(m client.Metrics) allocations {
-	a := allocations{m["go_memstats_mallocs_total"], m["go_memstats_alloc_bytes_total"]}
-	if a.objects == 0 || a.bytes == 0 {
-		return allocations{}
-	}
-	return a
-}
-
 // perOperation sets what each operation of a row allocated.
-func (x *Row) perOperation(before, after allocations) {
-	if before == (allocations{}) || after == (allocations{}) || x.Ops == 0 {
-		return
+func (x *Row) perOperation(before, after client.Metrics) {
+	if len(before) > 0 && len(after) > 0 && x.Ops > 0 {
+		x.Allocs = (after[heapObjects] - before[heapObjects]) / float64(x.Ops)
+		x.AllocatedBytes = (after[heapBytes] - before[heapBytes]) / float64(x.Ops)
 	}
-	x.Allocs = (after.objects - before.objects) / float64(x.Ops)
-	x.AllocatedBytes = (after.bytes - before.bytes) / float64(x.Ops)
 }

@@ -267,7 +267,7 @@ func (b *bench) row(ctx context.Context, r *row) (*Row, error) {
 		warm.run(ctx, newTally(len(t.parts)))
 	}
 	whole := ctx
-	allocated := b.allocations(whole)
+	allocated := b.heap(whole)
 	before, err := host.CPUTimes(pids)
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (b *bench) row(ctx context.Context, r *row) (*Row, error) {
 		return nil, err
 	}
 	out := b.newRow(r, t, before, after)
-	out.perOperation(allocated, b.allocations(whole))
+	out.perOperation(allocated, b.heap(whole))
 	return &out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/bench/compare"
+	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 )
@@ -64,7 +65,7 @@ since machines change over the hours:
 			return err
 		}
 		if output == "json" {
-			err = r.WriteJSON(cmd.OutOrStdout())
+			err = report.WriteJSON(cmd.OutOrStdout(), r)
 		} else {
 			err = r.WriteTable(cmd.OutOrStdout())
 		}

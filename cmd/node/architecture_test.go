@@ -227,7 +227,7 @@ var rooms = map[string]room{
 	"bench/burst":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/probe", "bench/report"}, reach: noKubernetes},
 	"bench/churn":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
 	"bench/client":      {reach: noKubernetes},
-	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
+	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes", "bench/report"}, reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
