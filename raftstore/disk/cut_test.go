@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,14 +263,16 @@ func BenchmarkAppendDuringCut(b *testing.B) {
 func TestCutBehindAFailedOne(t *testing.T) {
 	store, err := openPieces(t.TempDir())
 	must(t, err)
-	full, fatal := true, 0
+	var full atomic.Bool
+	full.Store(true)
+	fatal := 0
 	l := newLog(refusing{store, &full}, LogOptions{Full: func(error) {}, Fatal: func(error) { fatal++ }, Snapshot: func() uint64 { return 300 }})
 	defer l.Close()
 	must(t, l.StoreLogs(logs(1, 1, 400, 10)))
 	if err := l.CutFront(100); !errors.Is(err, ErrNoRoom) {
 		t.Fatal(err)
 	}
-	full = false
+	full.Store(false)
 	must(t, l.DeleteRange(101, 200))
 	first, err := l.FirstIndex()
 	must(t, err)
@@ -283,18 +286,18 @@ func TestCutBehindAFailedOne(t *testing.T) {
 // refusing is a backend that deletes nothing for want of room.
 type refusing struct {
 	logBackend
-	full *bool
+	full *atomic.Bool
 }
 
 func (r refusing) DeleteRange(min, max uint64) error {
-	if *r.full {
+	if r.full.Load() {
 		return ErrNoRoom
 	}
 	return r.logBackend.DeleteRange(min, max)
 }
 
 func (r refusing) DeleteFront(max uint64) (bool, error) {
-	if *r.full {
+	if r.full.Load() {
 		return false, ErrNoRoom
 	}
 	return r.logBackend.DeleteFront(max)
@@ -307,21 +310,24 @@ func TestDiscardAwaitsRoom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store, err := openPieces(t.TempDir())
 			must(t, err)
-			full, refused, end := true, 0, make(chan struct{})
-			l := newLog(refusing{store, &full}, LogOptions{Full: func(error) { refused++ }, Fatal: func(err error) { t.Error(err) }, Ends: end})
+			var full atomic.Bool
+			full.Store(true)
+			var refused atomic.Int64
+			end := make(chan struct{})
+			l := newLog(refusing{store, &full}, LogOptions{Full: func(error) { refused.Add(1) }, Fatal: func(err error) { t.Error(err) }, Ends: end})
 			defer l.Close()
 			must(t, l.StoreLogs(logs(1, 1, 400, 10)))
 			done := make(chan error, 1)
 			go func() { done <- l.Discard(1, 400) }()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if len(done) > 0 || refused < 100 {
-				t.Errorf("it has ended, and was refused %d times", refused)
+			if len(done) > 0 || refused.Load() < 100 {
+				t.Errorf("it has ended, and was refused %d times", refused.Load())
 			}
 			if ends {
 				close(end)
 			} else {
-				full = false
+				full.Store(false)
 			}
 			last, err := uint64(0), <-done
 			if errors.Is(err, ErrNoRoom) != ends {
