@@ -245,7 +245,7 @@ func (c *cluster) other(m *testNode) *testNode {
 func (c *cluster) eventually(what string, f func() error) {
 	c.t.Helper()
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}
