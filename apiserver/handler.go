@@ -34,7 +34,7 @@ var door = [...]func(c *call) bool{
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.Op{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true}}
+	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.NewOp(objects.Request{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true})}
 	s.setHeaders(c)
 	// Counted first: a request that Drain does not count has seen the shutdown flag.
 	s.active.Add(1)

@@ -21,22 +21,22 @@ import (
 // keeps it running.
 
 // admission are the plugins, nil if none of them is to be asked.
-func (o *Op) admission() admission.Interface {
-	if !o.Client && !o.admitted {
+func (r *Request) admission() admission.Interface {
+	if !r.Client && !r.admitted {
 		return nil
 	}
-	return o.Store.Admission
+	return r.Store.Admission
 }
 
 // attributesOf begins a decision: it forgets what the one before has consulted.
-func (o *Op) attributesOf(operation admission.Operation, obj, old tree.Object) *admission.Attributes {
-	a := &o.attributes
+func (d *decision) attributesOf(operation admission.Operation, obj, old tree.Object) *admission.Attributes {
+	a := &d.attributes
 	a.Reset()
-	o.refusedByPlugin = false
-	a.Operation, a.Kind, a.Resource, a.Subresource = operation, o.Resource.GVK(), o.Info.GVR(), o.Info.Subresource
-	a.Namespace, a.Name, a.User, a.DryRun = o.Info.ObjectNamespace, o.Info.Name, o.User, o.Options.IsDryRun()
-	a.FieldManager, a.FieldValidation = o.Options.FieldManager, o.Options.FieldValidation
-	a.Object, a.Old, a.Interfaces, a.Told = obj, old, (*interfaces)(o), o
+	d.refusedByPlugin = false
+	a.Operation, a.Kind, a.Resource, a.Subresource = operation, d.Resource.GVK(), d.Info.GVR(), d.Info.Subresource
+	a.Namespace, a.Name, a.User, a.DryRun = d.Info.ObjectNamespace, d.Info.Name, d.User, d.Options.IsDryRun()
+	a.FieldManager, a.FieldValidation = d.Options.FieldManager, d.Options.FieldValidation
+	a.Object, a.Old, a.Interfaces, a.Told = obj, old, (*interfaces)(d), d
 	return a
 }
 
@@ -80,14 +80,14 @@ func (o *Op) mutate(chain admission.Interface, a *admission.Attributes, obj, old
 }
 
 // admitScale asks about the Scale that is written, and takes its replicas.
-func (o *Op) admitScale(chain admission.Interface, a *admission.Attributes, obj, old tree.Object) error {
+func (r *Request) admitScale(chain admission.Interface, a *admission.Attributes, obj, old tree.Object) error {
 	a.Kind = scaleKind.GVK()
-	a.Object, a.Old = o.scaleOf(obj), o.scaleOf(old)
-	if err := chain.Admit(o.Context, a); err != nil {
+	a.Object, a.Old = r.scaleOf(obj), r.scaleOf(old)
+	if err := chain.Admit(r.Context, a); err != nil {
 		return err
 	}
 	replicas, _ := tree.Int(tree.Lookup(a.Object, "spec.replicas"))
-	return tree.Set(obj, o.Subresource.SpecReplicas, replicas)
+	return tree.Set(obj, r.Subresource.SpecReplicas, replicas)
 }
 
 // admitFinal asks the validating plugins about an object as it will be stored. It follows
@@ -116,27 +116,27 @@ func (o *Op) admitFinal(obj, old tree.Object) error {
 
 // admitDelete asks all plugins about the deletion of an object, as upstream does: with the
 // object as it is, and none as it will be.
-func (o *Op) admitDelete(options *metav1.DeleteOptions, cur *mvcc.Version) error {
-	chain := o.admission()
+func (d *decision) admitDelete(options *metav1.DeleteOptions, cur *mvcc.Version) error {
+	chain := d.admission()
 	if chain == nil {
 		return nil
 	}
-	a := o.attributesOf(admission.Delete, nil, nil)
-	if a.DeleteOptions = options; o.Info.Verb == "deletecollection" {
+	a := d.attributesOf(admission.Delete, nil, nil)
+	if a.DeleteOptions = options; d.Info.Verb == "deletecollection" {
 		a.Name = ""
 	}
 	if !chain.Handles(a) {
 		return nil // the ordinary case: nothing is decoded
 	}
-	old, err := o.Decode(cur)
+	old, err := d.Decode(cur)
 	if err != nil {
 		return err
 	}
 	a.Old = old
-	ctx := o.Context
-	if o.patience > 0 {
+	ctx := d.Context
+	if d.patience > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.patience, ErrSlowAdmission)
+		ctx, cancel = context.WithTimeoutCause(ctx, d.patience, ErrSlowAdmission)
 		defer cancel()
 	}
 	if err = chain.Admit(ctx, a); err == nil {
@@ -145,16 +145,16 @@ func (o *Op) admitDelete(options *metav1.DeleteOptions, cur *mvcc.Version) error
 	if errors.Is(context.Cause(ctx), ErrSlowAdmission) {
 		return ErrSlowAdmission // also where a failure of the plugin's would admit
 	}
-	o.refusedByPlugin = err != nil
+	d.refusedByPlugin = err != nil
 	return err
 }
 
 // RefusedByPlugin says that admission has refused the last decision.
-func (o *Op) RefusedByPlugin() bool { return o.refusedByPlugin }
+func (d *decision) RefusedByPlugin() bool { return d.refusedByPlugin }
 
 // Annotate adds a note to the operation's audit event, if it has one of that level or above.
-func (o *Op) Annotate(key, value string, from auditinternal.Level) {
-	if o.Event.At(from) {
-		o.Event.Annotate(key, value)
+func (r *Request) Annotate(key, value string, from auditinternal.Level) {
+	if r.Event.At(from) {
+		r.Event.Annotate(key, value)
 	}
 }

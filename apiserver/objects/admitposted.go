@@ -35,9 +35,9 @@ func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
 }
 
 // wipeMeta takes out what a client cannot set of the metadata. Nobody manages the fields of what is not stored.
-func (o *Op) wipeMeta(p *Creater, m metav1.Object) {
+func (r *Request) wipeMeta(p *Creater, m metav1.Object) {
 	m.SetManagedFields(nil)
-	if p.KeepsMeta && o.Info.Subresource != "" {
+	if p.KeepsMeta && r.Info.Subresource != "" {
 		return
 	}
 	m.SetUID("")
@@ -52,34 +52,34 @@ func (o *Op) wipeMeta(p *Creater, m metav1.Object) {
 // no entry of the log, where the rules that decided about a write are looked at again. So this
 // node first learns every rule that was there when the request came. Errors: the plugins', for
 // the client; why the newest state is not known.
-func (o *Op) AdmitConnect(kind schema.GroupVersionKind, options runtime.Object) error {
-	if err := o.Store.Confirm(o.Context); err != nil {
+func (d *decision) AdmitConnect(kind schema.GroupVersionKind, options runtime.Object) error {
+	if err := d.Store.Confirm(d.Context); err != nil {
 		return err
 	}
 	nothing := func() error { return nil }
-	return o.admitTyped(admission.Connect, kind, options, func(tree.Object) error { return nothing() }, nothing)
+	return d.admitTyped(admission.Connect, kind, options, func(tree.Object) error { return nothing() }, nothing)
 }
 
 // admitTyped asks about what is not stored. Mutating plugins see what begin has made of it, validating ones what complete has. A
 // refusal by rules that have changed meanwhile is decided again.
-func (o *Op) admitTyped(operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
-	chain := o.admission()
+func (d *decision) admitTyped(operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
+	chain := d.admission()
 	if chain == nil {
 		return complete()
 	}
 	for {
-		err := o.askTyped(chain, operation, kind, in, begin, complete)
-		if o.refusedByPlugin = err != nil; err == nil {
+		err := d.askTyped(chain, operation, kind, in, begin, complete)
+		if d.refusedByPlugin = err != nil; err == nil {
 			return nil
 		}
-		if err = o.refused(err); !errors.Is(err, ErrDecideAgain) {
+		if err = d.refused(err); !errors.Is(err, ErrDecideAgain) {
 			return err
 		}
 	}
 }
 
-func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
-	a := o.attributesOf(operation, tree.Object{}, nil)
+func (d *decision) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {
+	a := d.attributesOf(operation, tree.Object{}, nil)
 	if a.Kind = kind; !chain.Handles(a) {
 		return complete()
 	}
@@ -94,7 +94,7 @@ func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, 
 	if a.Name == "" { // as of any other create, though nothing is stored under it
 		a.Name = tree.Text(a.Meta(), "name")
 	}
-	if err := chain.Admit(o.Context, a); err != nil {
+	if err := chain.Admit(d.Context, a); err != nil {
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.Object, in); err != nil {
@@ -107,7 +107,7 @@ func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, 
 		return err
 	}
 	a.SetObject(obj)
-	return chain.Validate(o.Context, a)
+	return chain.Validate(d.Context, a)
 }
 
 // treeOf is an object of a type of k8s.io/api as a tree.

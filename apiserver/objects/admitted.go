@@ -40,7 +40,7 @@ func (o *Op) hideGenerated(a *admission.Attributes) (given [len(generatedFields)
 }
 
 // restoreGenerated puts back what was generated. A plugin may have given the object a name.
-func (o *Op) restoreGenerated(obj tree.Object, given [len(generatedFields)]any) {
+func (r *Request) restoreGenerated(obj tree.Object, given [len(generatedFields)]any) {
 	meta := tree.As(obj["metadata"])
 	if meta == nil {
 		meta = tree.Object{}
@@ -58,7 +58,7 @@ func (o *Op) restoreGenerated(obj tree.Object, given [len(generatedFields)]any) 
 
 // keepManagedFields puts managedFields back that plugins have made unreadable, and tells the
 // client of it, in upstream's words.
-func (o *Op) keepManagedFields(obj tree.Object, before any) {
+func (r *Request) keepManagedFields(obj tree.Object, before any) {
 	meta := tree.As(obj["metadata"])
 	now := meta["managedFields"]
 	if meta == nil || sameList(now, before) {
@@ -74,7 +74,7 @@ func (o *Op) keepManagedFields(obj tree.Object, before any) {
 	if tree.CopyField(meta, tree.Object{"managedFields": before}, "managedFields"); before == nil {
 		delete(meta, "managedFields")
 	}
-	o.Warn([]string{fmt.Sprintf(invalidManagedFields, err)})
+	r.Warn([]string{fmt.Sprintf(invalidManagedFields, err)})
 }
 
 // readManagers reads managedFields.
@@ -130,19 +130,19 @@ func (o *Op) afterAdmit(h *Strategy, model *schema.Model, obj, old, oldMeta tree
 
 // withoutStrangeParts takes out of an object what the request is not about: what plugins change
 // of the status in a write of the object, and beside it in a write of the status, is dropped.
-func (o *Op) withoutStrangeParts(obj, old tree.Object) {
-	if o.Resource.Subresource("status") == nil || !o.attributes.Replaced() {
+func (d *decision) withoutStrangeParts(obj, old tree.Object) {
+	if d.Resource.Subresource("status") == nil || !d.attributes.Replaced() {
 		return
 	}
-	if o.Subresource == nil {
+	if d.Subresource == nil {
 		if old == nil {
-			o.dropNewStatus(obj)
+			d.dropNewStatus(obj)
 		} else {
 			tree.CopyField(obj, old, "status")
 		}
 		return
 	}
-	if o.Subresource.Name != "status" {
+	if d.Subresource.Name != "status" {
 		return
 	}
 	for name := range obj {
@@ -156,20 +156,20 @@ func (o *Op) withoutStrangeParts(obj, old tree.Object) {
 		}
 	}
 	meta := tree.As(obj["metadata"])
-	o.resetMetadata(obj, old)
+	d.resetMetadata(obj, old)
 	tree.CopyField(tree.As(obj["metadata"]), meta, "resourceVersion")
 }
 
 // revisionAfterAdmit refuses an update that plugins have made one of another version.
-func (o *Op) revisionAfterAdmit(meta, oldMeta tree.Object) error {
+func (r *Request) revisionAfterAdmit(meta, oldMeta tree.Object) error {
 	rev, err := parseObjectRevision(meta)
 	switch {
 	case err != nil:
 		return err
-	case rev == 0 && !o.unconditional():
-		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+	case rev == 0 && !r.unconditional():
+		return storage.Permanent{Err: status.MustSpecifyVersion(r.Resource.GroupResource(), r.Info.Name)}
 	case rev != 0 && tree.Text(meta, "resourceVersion") != tree.Text(oldMeta, "resourceVersion"):
-		return storage.Permanent{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}
+		return storage.Permanent{Err: status.Conflict(r.Resource.GroupResource(), r.Info.Name)}
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 
 // charge says in a change what its object uses and what it limits. kept is the object as it is
 // stored.
-func (o *Op) charge(ch *Change, kept tree.Object) {
-	h := o.Strategy()
+func (r *Request) charge(ch *Change, kept tree.Object) {
+	h := r.Strategy()
 	if h.Usage != nil {
-		ch.usage = h.Usage(kept, o.Store.Now())
+		ch.usage = h.Usage(kept, r.Store.Now())
 	}
 	if h.Limits != nil {
 		ch.limits = h.Limits(kept)
@@ -44,21 +44,21 @@ func (o *Op) Recharge() error {
 
 // limited says that the entry is refused if it exceeds a limit: a plugin has decided that it
 // must not.
-func (o *Op) limited() bool { return o.Client && o.attributes.Limited() }
+func (d *decision) limited() bool { return d.Client && d.attributes.Limited() }
 
 // overLimit is the refusal of a write that the state machine has refused for a limit, in the
 // words of the plugin that wanted it limited. It is final: there was no room where the entry
 // has its place in the log, whatever was free before and after.
-func (o *Op) overLimit(err error) error {
+func (d *decision) overLimit(err error) error {
 	var exceeded *storeerrors.LimitExceededError
-	if !errors.As(err, &exceeded) || !o.attributes.Limited() {
+	if !errors.As(err, &exceeded) || !d.attributes.Limited() {
 		return err
 	}
-	return o.attributes.Exceeded(exceeded.Exceeded)
+	return d.attributes.Exceeded(exceeded.Exceeded)
 }
 
 // usageStale reports whether what a plugin has refused may have become possible: what others
 // use changes by every write. A refusal is decided again once: what this node sees then is true.
-func (o *Op) usageStale() bool {
-	return o.refusedByPlugin && o.attributes.Limited() && o.Store.Storage.State().Applied() > o.DecidedAt
+func (d *decision) usageStale() bool {
+	return d.refusedByPlugin && d.attributes.Limited() && d.Store.Storage.State().Applied() > d.DecidedAt
 }

@@ -91,11 +91,11 @@ func uncertain(err error) bool {
 // storage is what the operation writes to. Of kinds that hold rows the outcome of a write is awaited also
 // when its client has gone: who hangs up at once would leave rows behind, of which there are few, until
 // the leader finds them.
-func (o *Op) storage() storage.Interface {
-	if o.Strategy().Held == nil {
-		return o.Store.Storage
+func (r *Request) storage() storage.Interface {
+	if r.Strategy().Held == nil {
+		return r.Store.Storage
 	}
-	return awaited{o.Store.Storage, o.Store.MaxWrite}
+	return awaited{r.Store.Storage, r.Store.MaxWrite}
 }
 
 // awaited is a storage whose writes end with their outcome, or after most, and not with their context.
@@ -113,11 +113,11 @@ func (a awaited) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, erro
 
 // releaseClaims gives back the rows of an object that is gone or has given them
 // up, at revision at. A row that was made after that is another one's.
-func (o *Op) releaseClaims(keys []ClaimKey, at proto.Revision) {
+func (r *Request) releaseClaims(keys []ClaimKey, at proto.Revision) {
 	for _, k := range keys {
-		v, err := o.Store.Current(k.Table, k.Key)
+		v, err := r.Store.Current(k.Table, k.Key)
 		if err == nil && v != nil && v.Revision < at {
-			o.Unclaim(k, v.Revision)
+			r.Unclaim(k, v.Revision)
 		}
 	}
 }
@@ -125,15 +125,15 @@ func (o *Op) releaseClaims(keys []ClaimKey, at proto.Revision) {
 // Unclaim removes a row if it is the one that was written at a revision. That the
 // request is over does not keep it from giving back; what fails is left to
 // RepairClaims.
-func (o *Op) Unclaim(k ClaimKey, revision proto.Revision) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.Context), o.Store.MaxWrite)
+func (r *Request) Unclaim(k ClaimKey, revision proto.Revision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context), r.Store.MaxWrite)
 	defer cancel()
-	_, _, err := storage.Propose(ctx, o.Store.Storage, &proto.Write{
+	_, _, err := storage.Propose(ctx, r.Store.Storage, &proto.Write{
 		Table: k.Table, Key: k.Key, Op: proto.Op_OP_DELETE,
 		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
 	})
 	if err != nil {
-		o.Store.Log.Warn("cannot release a service address or port; the leader will", "claim", fmt.Sprintf("%s/%s", k.Table, k.Key), "err", err)
+		r.Store.Log.Warn("cannot release a service address or port; the leader will", "claim", fmt.Sprintf("%s/%s", k.Table, k.Key), "err", err)
 	}
 }
 

@@ -233,11 +233,11 @@ func prune(to *crd.Version, objects []tree.Object) error {
 }
 
 // ConvertOne is ConvertAll for one version.
-func (o *Op) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
-	if WebhookOf(o.Resource) == nil {
+func (r *reader) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
+	if WebhookOf(r.Resource) == nil {
 		return v, nil
 	}
-	out, err := o.Store.ConvertAll(o.Context, o.Resource, []*mvcc.Version{v})
+	out, err := r.Store.ConvertAll(r.Context, r.Resource, []*mvcc.Version{v})
 	if err != nil {
 		return nil, err
 	}
@@ -245,13 +245,13 @@ func (o *Op) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
 }
 
 // Decode is a stored version as a tree of the resource.
-func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
-	v, err := o.ConvertOne(v)
+func (r *reader) Decode(v *mvcc.Version) (tree.Object, error) {
+	v, err := r.ConvertOne(v)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := codec.DecodeStored(o.Resource, v)
-	if err != nil && o.Resource.Custom {
+	obj, err := codec.DecodeStored(r.Resource, v)
+	if err != nil && r.Resource.Custom {
 		// What upstream's conversion says of what it cannot read.
 		err = conversion.Internal(err)
 	}
@@ -259,14 +259,14 @@ func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
 }
 
 // notStored reports whether the operation's version of a custom resource is another one than what is stored.
-func (o *Op) notStored() bool {
-	v := crd.Of(o.Resource)
+func (r *reader) notStored() bool {
+	v := crd.Of(r.Resource)
 	return v != nil && v != v.Definition().StorageVersion()
 }
 
 // forStorage is an object of the resource in the version that is stored, complete. obj is
 // not changed.
-func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
+func (o *converter) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	of := crd.Of(o.Resource)
 	if of == nil {
 		return obj, o.Resource, nil
@@ -288,7 +288,7 @@ func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 // convertPart is convertTree for a write that may be of a subresource. That changes nothing else, also of what the
 // operation's version does not know, or has a default for: upstream converts the whole object, and loses it
 // (kubernetes#133704).
-func (o *Op) convertPart(obj tree.Object, to *crd.Version) (tree.Object, error) {
+func (o *converter) convertPart(obj tree.Object, to *crd.Version) (tree.Object, error) {
 	if o.partOf == nil {
 		return o.convertTree(obj, to)
 	}
@@ -334,7 +334,7 @@ type treeKey struct {
 
 // convertTrees are objects of one other version of the same definition in a version. The results share nothing with objs,
 // nor with each other.
-func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
+func (o *converter) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
 	out, err := o.convertWhole(objs, to)
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, e
 // convertWhole is convertTrees for admission: what the version does not know stays. An object is seen by plugins in their
 // version and comes back, and what it has in its own must not be lost on the way. A webhook is asked once about what the
 // operation has more than once: the same bytes, metadata included. A newer object is another one.
-func (o *Op) convertWhole(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
+func (o *converter) convertWhole(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
 	if to.Definition().Webhook() == nil {
 		return each(objs, func(obj tree.Object) (tree.Object, error) { return renamed(obj, to), nil })
 	}
@@ -395,7 +395,7 @@ func (o *Op) convertWhole(objs []tree.Object, to *crd.Version) ([]tree.Object, e
 }
 
 // convertTree is convertTrees for one object.
-func (o *Op) convertTree(obj tree.Object, to *crd.Version) (tree.Object, error) {
+func (o *converter) convertTree(obj tree.Object, to *crd.Version) (tree.Object, error) {
 	out, err := o.convertTrees([]tree.Object{obj}, to)
 	if err != nil {
 		return nil, err
@@ -404,7 +404,7 @@ func (o *Op) convertTree(obj tree.Object, to *crd.Version) (tree.Object, error) 
 }
 
 // convertAmong converts objects for who merges their managed fields.
-func (o *Op) convertAmong(objs []tree.Object, _, to *kinds.Resource) ([]tree.Object, error) {
+func (o *converter) convertAmong(objs []tree.Object, _, to *kinds.Resource) ([]tree.Object, error) {
 	return o.convertTrees(objs, crd.Of(to))
 }
 
@@ -474,34 +474,34 @@ func (s *Store) DecodeAll(ctx context.Context, res *kinds.Resource, versions []*
 // inStoredForm changes an object of a version that is stored in another form in that form, as
 // upstream's strategies do: what is a field there may be an annotation here. sent and old, which
 // change reads, may be nil. obj has metadata of its own, and is the result.
-func (o *Op) inStoredForm(obj, sent, old tree.Object, change func(obj, sent, old tree.Object) error) (tree.Object, error) {
+func (r *reader) inStoredForm(obj, sent, old tree.Object, change func(obj, sent, old tree.Object) error) (tree.Object, error) {
 	forms := [...]tree.Object{obj, sent, old}
 	for i, x := range forms {
 		if x == nil {
 			continue
 		}
 		var err error
-		if forms[i], err = o.Resource.ToStored(x); err != nil {
+		if forms[i], err = r.Resource.ToStored(x); err != nil {
 			return nil, err
 		}
 	}
 	if err := change(forms[0], forms[1], forms[2]); err != nil {
 		return nil, err
 	}
-	return o.Resource.FromStored(forms[0])
+	return r.Resource.FromStored(forms[0])
 }
 
 // normalize makes an object, in place, what it will be when it is read back: a
 // version that is stored in another form leaves out, or adds, what only that says.
-func (o *Op) normalize(obj tree.Object) error {
-	if o.Resource.Conversion == "" {
+func (r *reader) normalize(obj tree.Object) error {
+	if r.Resource.Conversion == "" {
 		return nil
 	}
-	stored, err := o.Resource.ToStored(obj)
+	stored, err := r.Resource.ToStored(obj)
 	if err != nil {
 		return err
 	}
-	shown, err := o.Resource.FromStored(stored)
+	shown, err := r.Resource.FromStored(stored)
 	if err != nil {
 		return err
 	}

@@ -69,8 +69,8 @@ func (o *Op) newObject(sent tree.Object) (tree.Object, error) {
 }
 
 // dropNewStatus takes the status out of a new object, unless its kind comes with one.
-func (o *Op) dropNewStatus(obj tree.Object) {
-	if o.Resource.Subresource("status") != nil && !o.Resource.StatusOnCreate {
+func (r *Request) dropNewStatus(obj tree.Object) {
+	if r.Resource.Subresource("status") != nil && !r.Resource.StatusOnCreate {
 		delete(obj, "status")
 	}
 }
@@ -228,17 +228,17 @@ func (o *Op) validate(h *Strategy, obj, old tree.Object, warnings *[]string) (er
 // MetaErrors is what is wrong with an object's metadata by the rules that hold for every kind. The
 // rule of its name is looked at once: it cannot be changed. What is wrong with an update upstream
 // says twice, as every update is checked and as one of this kind.
-func (o *Op) MetaErrors(obj, old tree.Object) field.ErrorList {
+func (r *Request) MetaErrors(obj, old tree.Object) field.ErrorList {
 	meta := tree.As(obj["metadata"])
 	var other field.ErrorList // in the place of what is said as one of this kind
-	if o.Other != nil {
-		other = o.saysOther()
+	if r.Other != nil {
+		other = r.saysOther()
 	}
 	switch {
 	case old == nil && other != nil:
 		return other
 	case old == nil:
-		return tree.ValidateMeta(meta, o.Resource.NameRule)
+		return tree.ValidateMeta(meta, r.Resource.NameRule)
 	}
 	errs := tree.ValidateMeta(meta, tree.NamePath)
 	update := tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))
@@ -254,19 +254,19 @@ func (o *Op) MetaErrors(obj, old tree.Object) field.ErrorList {
 }
 
 // saysOther is what is wrong with what a custom resource says to be.
-func (o *Op) saysOther() (errs field.ErrorList) {
-	if o.Other.Kind != o.Resource.Kind {
-		errs = append(errs, field.Invalid(field.NewPath("kind"), o.Other.Kind, "must be "+o.Resource.Kind))
+func (r *Request) saysOther() (errs field.ErrorList) {
+	if r.Other.Kind != r.Resource.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), r.Other.Kind, "must be "+r.Resource.Kind))
 	}
-	if said, want := o.Other.GroupVersion().String(), o.Resource.GroupVersion().String(); said != want {
+	if said, want := r.Other.GroupVersion().String(), r.Resource.GroupVersion().String(); said != want {
 		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), said, "must be "+want))
 	}
 	return errs
 }
 
 // validateStored holds an object against what is said of the form in which it is stored.
-func (o *Op) validateStored(v Validation, obj, old tree.Object, warnings *[]string) (field.ErrorList, error) {
-	res := o.Resource
+func (r *Request) validateStored(v Validation, obj, old tree.Object, warnings *[]string) (field.ErrorList, error) {
+	res := r.Resource
 	if res.Conversion != "" {
 		var err error
 		if obj, err = res.ToStored(obj); err != nil {
@@ -281,7 +281,7 @@ func (o *Op) validateStored(v Validation, obj, old tree.Object, warnings *[]stri
 	if old == nil {
 		return v.Create(obj, res.Namespaced, warnings), nil
 	}
-	return v.Update(o.Info.Subresource, obj, old, res.Namespaced, warnings), nil
+	return v.Update(r.Info.Subresource, obj, old, res.Namespaced, warnings), nil
 }
 
 // ShowEmpty gives an object the empty lists and maps that were sent and are not stored, until the
@@ -310,7 +310,7 @@ func (o *Op) takesSent(name string, top bool) bool {
 }
 
 // whole reports whether the object itself is written, or its scale.
-func (o *Op) whole() bool { return o.Subresource == nil || o.Subresource.Name == "scale" }
+func (r *Request) whole() bool { return r.Subresource == nil || r.Subresource.Name == "scale" }
 
 // newErrors returns the errors that are not among others. A body may have ten thousands of each.
 func newErrors(errs, others field.ErrorList) field.ErrorList {
@@ -360,7 +360,7 @@ func (o *Op) insert(ch Change) (Written, error) {
 			return Written{}, err
 		}
 		err := o.refusedHere(key)
-		if err == nil && o.redecided == 0 && (race{o}).RulesStale() { // once: it need not be newer than now
+		if err == nil && o.redecided == 0 && (race{&o.decision}).RulesStale() { // once: it need not be newer than now
 			err = o.again(&storeerrors.RulesChangingError{Times: storage.MaxRulesChanged})
 		}
 		if err != nil {
@@ -422,18 +422,18 @@ func (o *Op) refusedHere(key string) error {
 }
 
 // namespaceError says why the namespace in the local state would refuse a create, or nil.
-func (o *Op) namespaceError() error {
-	if !o.Resource.Namespaced {
+func (r *Request) namespaceError() error {
+	if !r.Resource.Namespaced {
 		return nil
 	}
-	ns, err := o.Store.Current(NamespacesTable, o.Info.ObjectNamespace)
+	ns, err := r.Store.Current(NamespacesTable, r.Info.ObjectNamespace)
 	switch {
 	case err != nil:
 		return err
 	case ns == nil:
-		return o.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
+		return r.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
 	case ns.Flags&proto.FlagTerminating != 0:
-		return o.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
+		return r.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
 	}
 	return nil
 }
@@ -497,16 +497,16 @@ func generatedName(base string) string {
 
 // guardError is the answer to a create in a namespace that is not there or on
 // its way out.
-func (o *Op) guardError(outcome proto.Outcome) error {
-	if err := o.definitionError(); err != nil {
+func (r *Request) guardError(outcome proto.Outcome) error {
+	if err := r.definitionError(); err != nil {
 		return err
 	}
-	ns := o.Info.ObjectNamespace
+	ns := r.Info.ObjectNamespace
 	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
 		return status.NotFound(NamespacesGR, ns)
 	}
 	reason := "unable to create new content in namespace " + ns + " because it is being terminated"
-	e := apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, errors.New(reason))
+	e := apierrors.NewForbidden(r.Resource.GroupResource(), r.Info.Name, errors.New(reason))
 	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    "NamespaceTerminating",
 		Message: "namespace " + ns + " is being terminated",
@@ -517,26 +517,26 @@ func (o *Op) guardError(outcome proto.Outcome) error {
 
 // definitionError says why the definition of a custom resource refuses creates, nil if
 // it does not: it is on its way out, or gone.
-func (o *Op) definitionError() error {
-	of := crd.Of(o.Resource)
+func (r *Request) definitionError() error {
+	of := crd.Of(r.Resource)
 	if of == nil {
 		return nil
 	}
-	v, err := o.Store.Current(crd.Table, of.Definition().Metadata.Name)
+	v, err := r.Store.Current(crd.Table, of.Definition().Metadata.Name)
 	switch {
 	case err != nil:
 		return err
 	case v == nil:
 		return status.NoSuchResource()
 	case v.Flags&proto.FlagTerminating != 0:
-		return o.DefinitionTerminating()
+		return r.DefinitionTerminating()
 	}
 	return nil
 }
 
 // DefinitionTerminating is the answer to a create of what is on its way out.
-func (o *Op) DefinitionTerminating() error {
-	return apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, errTerminating)
+func (r *Request) DefinitionTerminating() error {
+	return apierrors.NewForbidden(r.Resource.GroupResource(), r.Info.Name, errTerminating)
 }
 
 var errTerminating = errors.New("create not allowed while custom resource definition is terminating")

@@ -88,19 +88,19 @@ func (o *Op) fit(model *schema.Model, obj tree.Object, numbers bool) (unknown []
 
 // takeOther makes a custom resource that says another kind one of this, and remembers what it says:
 // only its metadata must fit.
-func (o *Op) takeOther(obj tree.Object) error {
+func (r *Request) takeOther(obj tree.Object) error {
 	if err := crd.FitMetadata(obj); err != nil {
 		return err
 	}
 	gvk := apischema.FromAPIVersionAndKind(tree.Text(obj, "apiVersion"), tree.Text(obj, "kind"))
-	o.Other = &gvk
-	obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+	r.Other = &gvk
+	obj["kind"], obj["apiVersion"] = r.Resource.Kind, r.Resource.GroupVersion().String()
 	return nil
 }
 
 // fitKind is Fit of the kind's strategy.
-func (o *Op) fitKind(obj tree.Object) error {
-	if h := o.Strategy(); h.Fit != nil {
+func (r *Request) fitKind(obj tree.Object) error {
+	if h := r.Strategy(); h.Fit != nil {
 		return h.Fit(obj)
 	}
 	return nil
@@ -235,14 +235,14 @@ func (o *Op) DecodePosted(contentType string, raw []byte, p *Creater) (runtime.O
 }
 
 // Found refuses or warns about what strict decoding has found, as fieldValidation asks.
-func (o *Op) Found(findings []string, gvk apischema.GroupVersionKind, kind string) error {
-	switch o.Options.Strictness() {
+func (r *Request) Found(findings []string, gvk apischema.GroupVersionKind, kind string) error {
+	switch r.Options.Strictness() {
 	case request.StrictFields:
 		if len(findings) > 0 {
 			return status.StrictDecoding(gvk, kind, findings)
 		}
 	case request.WarnFields:
-		o.Warn(findings)
+		r.Warn(findings)
 	}
 	return nil
 }

@@ -143,12 +143,12 @@ func positive(seconds int64) int64 {
 // setDependentsFinalizer puts the finalizer that tells the garbage collector what
 // to do with dependents among the object's, and takes the other one out. Where
 // nothing collects, it would never be taken off: nothing is changed.
-func (o *Op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOptions) {
-	if !o.Store.GarbageCollector {
+func (r *Request) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOptions) {
+	if !r.Store.GarbageCollector {
 		return
 	}
 	list, _ := tree.Strings(meta["finalizers"])
-	want := o.wantedFinalizer(options, list)
+	want := r.wantedFinalizer(options, list)
 	kept := slices.DeleteFunc(slices.Clone(list), func(s string) bool {
 		return s != want && (s == metav1.FinalizerOrphanDependents || s == metav1.FinalizerDeleteDependents)
 	})
@@ -161,9 +161,9 @@ func (o *Op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOpti
 // wantedFinalizer is the finalizer for the dependents of an object that has the
 // given ones, or "". The options come first, then what the object has, then what
 // its kind does by default.
-func (o *Op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string {
+func (r *Request) wantedFinalizer(options *metav1.DeleteOptions, has []string) string {
 	switch {
-	case !o.Store.GarbageCollector, o.Resource.Dependents == kinds.DependentsUnsupported:
+	case !r.Store.GarbageCollector, r.Resource.Dependents == kinds.DependentsUnsupported:
 		return ""
 	case options.OrphanDependents != nil:
 		if *options.OrphanDependents {
@@ -178,7 +178,7 @@ func (o *Op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string
 			return f
 		}
 	}
-	if o.Resource.Dependents == kinds.DependentsOrphaned {
+	if r.Resource.Dependents == kinds.DependentsOrphaned {
 		return metav1.FinalizerOrphanDependents
 	}
 	return ""

@@ -43,10 +43,10 @@ func (o *Op) deleteListed(options *metav1.DeleteOptions) (err error) {
 }
 
 // contain makes an error of a panic, such as that of a plugin, which must not end the process. It is deferred.
-func (o *Op) contain(err *error) {
+func (r *Request) contain(err *error) {
 	if p := recover(); p != nil {
-		o.Store.Panicked(&o.Kind)
-		o.Store.panics.Error(o.Store.Log, "delete", "panic in an operation", "panic", p, "verb", o.Info.Verb, "resource", o.Resource.GroupResource(), "key", o.Key(), "stack", string(debug.Stack()))
-		*err = fmt.Errorf("%s %s %s: panic", o.Info.Verb, o.Resource.GroupResource(), o.Key())
+		r.Store.Panicked(&r.Kind)
+		r.Store.panics.Error(r.Store.Log, "delete", "panic in an operation", "panic", p, "verb", r.Info.Verb, "resource", r.Resource.GroupResource(), "key", r.Key(), "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s %s %s: panic", r.Info.Verb, r.Resource.GroupResource(), r.Key())
 	}
 }

@@ -6,11 +6,11 @@ import (
 
 // countGeneration raises metadata.generation if anything outside metadata and
 // status has changed, or what of the metadata counts for the kind in writes of the whole object.
-func (o *Op) countGeneration(obj, old, meta, oldMeta tree.Object) {
-	res := o.Resource
+func (r *Request) countGeneration(obj, old, meta, oldMeta tree.Object) {
+	res := r.Resource
 	// A status that is no subresource of a custom resource is a field like others.
 	plain := res.Custom && res.Subresource("status") == nil
-	counts := res.GenerationOf != "" && o.whole()
+	counts := res.GenerationOf != "" && r.whole()
 	if specEqual(obj, old) && (!plain || tree.Equal(obj["status"], old["status"])) && (!counts || tree.Equal(meta[res.GenerationOf], oldMeta[res.GenerationOf])) {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 // interfaces are what upstream's plugins do with objects of any kind: make, decode, convert and
 // default them. An object is a tree, a *typed for a built-in kind and an
 // *unstructured.Unstructured for a custom one, as upstream has typed and unstructured ones.
-type interfaces Op
+type interfaces decision
 
 var _ admission.ObjectInterfaces = (*interfaces)(nil)
 
@@ -187,7 +187,7 @@ func (i *interfaces) converted(obj tree.Object, a, b apischema.GroupVersionKind)
 	case !to.Custom:
 		return kinds.Convert(obj, from, to)
 	}
-	out, err := (*Op)(i).convertWhole([]tree.Object{obj}, crd.Of(to))
+	out, err := (*decision)(i).convertWhole([]tree.Object{obj}, crd.Of(to))
 	if err != nil {
 		return nil, err
 	}

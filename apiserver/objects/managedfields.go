@@ -89,7 +89,7 @@ func convertAmong(res *kinds.Resource, all *kinds.Registry, convert convertAll) 
 }
 
 // FieldManager is the manager of the fields that the operation may write.
-func (o *Op) FieldManager() (*fieldmanager.Manager, error) {
+func (o *converter) FieldManager() (*fieldmanager.Manager, error) {
 	all := o.Store.Kinds()
 	m, err := o.Store.fields.of(o.Resource, o.Info.Subresource, all)
 	if err == nil && WebhookOf(o.Resource) != nil {
@@ -103,7 +103,7 @@ func (o *Op) FieldManager() (*fieldmanager.Manager, error) {
 // for what the server adds on its own. managedFields in a body count if they can be
 // read, the stored ones otherwise. Like upstream it does not fail a write: an
 // object whose fields cannot be tracked has no managedFields.
-func (o *Op) Track(obj, old tree.Object) error {
+func (o *converter) Track(obj, old tree.Object) error {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err

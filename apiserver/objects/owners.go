@@ -23,7 +23,7 @@ const maxOwnersNamed = 100
 
 // dedupOwners leaves out of the metadata the owners that are there already, and warns of them.
 // Two are the same if all their fields are.
-func (o *Op) dedupOwners(meta tree.Object, warning string) {
+func (r *Request) dedupOwners(meta tree.Object, warning string) {
 	refs := tree.List(meta["ownerReferences"])
 	if len(refs) < 2 {
 		return
@@ -46,17 +46,17 @@ func (o *Op) dedupOwners(meta tree.Object, warning string) {
 		return
 	}
 	meta["ownerReferences"] = kept
-	o.Warn([]string{fmt.Sprintf(warning, strings.Join(uids, ", "))})
+	r.Warn([]string{fmt.Sprintf(warning, strings.Join(uids, ", "))})
 }
 
 // dedupPosted is dedupOwners for what is posted and not stored.
-func (o *Op) dedupPosted(in runtime.Object) {
+func (r *Request) dedupPosted(in runtime.Object) {
 	meta, err := apimeta.Accessor(in)
 	if err != nil {
 		return // it has no metadata, and so no owners
 	}
 	refs := meta.GetOwnerReferences()
-	if ns := meta.GetNamespace(); len(refs) < 2 || ns != "" && ns != o.Info.ObjectNamespace {
+	if ns := meta.GetNamespace(); len(refs) < 2 || ns != "" && ns != r.Info.ObjectNamespace {
 		return // what is of another namespace is refused before
 	}
 	list := make([]any, len(refs))
@@ -68,7 +68,7 @@ func (o *Op) dedupPosted(in runtime.Object) {
 		list[i] = ref
 	}
 	fields := tree.Object{"ownerReferences": list}
-	o.dedupOwners(fields, sameOwners)
+	r.dedupOwners(fields, sameOwners)
 	kept := tree.List(fields["ownerReferences"])
 	if len(kept) == len(refs) {
 		return

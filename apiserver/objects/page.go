@@ -12,16 +12,16 @@ import (
 )
 
 // ListParams are the request's parameters in the words of package consistency.
-func (o *Op) ListParams(sel *Selection) consistency.Params {
+func (r *reader) ListParams(sel *Selection) consistency.Params {
 	return consistency.Params{
-		ResourceVersion:   o.Options.ResourceVersion,
-		Match:             o.Options.ResourceVersionMatch,
-		Limit:             o.Options.Limit,
-		Continue:          o.Options.Continue,
-		SendInitialEvents: o.Options.SendInitialEvents,
-		AllowBookmarks:    o.Options.AllowWatchBookmarks,
+		ResourceVersion:   r.Options.ResourceVersion,
+		Match:             r.Options.ResourceVersionMatch,
+		Limit:             r.Options.Limit,
+		Continue:          r.Options.Continue,
+		SendInitialEvents: r.Options.SendInitialEvents,
+		AllowBookmarks:    r.Options.AllowWatchBookmarks,
 		SingleName:        sel.key != "",
-		MaxStaleness:      o.Options.MaxStaleness,
+		MaxStaleness:      r.Options.MaxStaleness,
 	}
 }
 
@@ -29,15 +29,15 @@ func (o *Op) ListParams(sel *Selection) consistency.Params {
 // tokens say neither of which resource nor of which namespace they are, but the
 // keys in them do, a little. What passes cannot leave the table and the
 // namespace of the request, so at worst a page begins in the wrong place.
-func (o *Op) PlanList(p consistency.Params) (consistency.Plan, error) {
+func (r *reader) PlanList(p consistency.Params) (consistency.Plan, error) {
 	plan, err := consistency.PlanList(p)
 	if err != nil || plan.Token == nil {
 		return plan, err
 	}
 	start := plan.Token.Start
-	inside := strings.Contains(start, "/") == o.Resource.Namespaced
-	if o.Resource.Namespaced && o.Info.ObjectNamespace != "" {
-		inside = strings.HasPrefix(start, o.Info.ObjectNamespace+"/")
+	inside := strings.Contains(start, "/") == r.Resource.Namespaced
+	if r.Resource.Namespaced && r.Info.ObjectNamespace != "" {
+		inside = strings.HasPrefix(start, r.Info.ObjectNamespace+"/")
 	}
 	if !inside {
 		return plan, status.BadRequest("invalid continue token: continue key is not valid: %s", start)
@@ -46,34 +46,34 @@ func (o *Op) PlanList(p consistency.Params) (consistency.Plan, error) {
 }
 
 // Page reads one page of a list.
-func (o *Op) Page(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
-	if WebhookOf(o.Resource) != nil && !sel.all() && sel.key == "" {
-		return o.pageConverted(plan, at, sel)
+func (r *reader) Page(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+	if WebhookOf(r.Resource) != nil && !sel.all() && sel.key == "" {
+		return r.pageConverted(plan, at, sel)
 	}
-	page, at, err := o.pageStored(plan, at, sel)
+	page, at, err := r.pageStored(plan, at, sel)
 	if err != nil {
 		return page, at, err
 	}
-	page.Versions, err = o.Store.ConvertAll(o.Context, o.Resource, page.Versions)
+	page.Versions, err = r.Store.ConvertAll(r.Context, r.Resource, page.Versions)
 	return page, at, err
 }
 
 // pageConverted reads a page of objects that a webhook has to convert before it can be
 // said whether they are meant: what is selected by are the labels and fields of the
 // version that is asked for.
-func (o *Op) pageConverted(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+func (r *reader) pageConverted(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
 	all, whole := *sel, plan
 	all.labels, all.fields = nil, nil
 	whole.Limit = batchObjects
 	out := mvcc.Page{Remaining: -1}
 	limit := int(min(plan.Limit, maxPage))
 	for {
-		page, read, err := o.pageStored(whole, at, &all)
+		page, read, err := r.pageStored(whole, at, &all)
 		if err != nil {
 			return out, read, err
 		}
 		at = read
-		versions, err := o.Store.ConvertAll(o.Context, o.Resource, page.Versions)
+		versions, err := r.Store.ConvertAll(r.Context, r.Resource, page.Versions)
 		if err != nil {
 			return out, at, err
 		}
@@ -96,29 +96,29 @@ func (o *Op) pageConverted(plan consistency.Plan, at proto.Revision, sel *Select
 }
 
 // pageStored reads one page as it is stored.
-func (o *Op) pageStored(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+func (r *reader) pageStored(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
 	q := mvcc.Query{Prefix: sel.prefix, Limit: int(min(plan.Limit, maxPage))}
 	switch {
 	case sel.key != "" && plan.Token == nil:
-		return o.pageOfOne(plan, at, sel)
+		return r.pageOfOne(plan, at, sel)
 	case !sel.all():
 		q.Match = sel.matches
 	}
 	if plan.Token != nil {
 		q.From = plan.Token.Start
 	}
-	if index, value := o.index(plan, sel); index != nil {
+	if index, value := r.index(plan, sel); index != nil {
 		page, at := index.Range(value, q)
 		return page, at, nil
 	}
-	page, at, err := o.Store.Scan(o.Resource.Table(), plan, at, q)
+	page, at, err := r.Store.Scan(r.Resource.Table(), plan, at, q)
 	return page, at, expiredError(err, plan)
 }
 
 // index returns what has the objects of a list by the value of a field, and the value, or nil. It
 // knows the newest state: a page of an older one is read from the table.
-func (o *Op) index(plan consistency.Plan, sel *Selection) (*view.FieldIndex, string) {
-	index := o.Store.indexes[o.Resource.Table()]
+func (r *reader) index(plan consistency.Plan, sel *Selection) (*view.FieldIndex, string) {
+	index := r.Store.indexes[r.Resource.Table()]
 	if index == nil || sel.fields == nil || plan.Mode == consistency.Exact {
 		return nil, ""
 	}
@@ -133,11 +133,11 @@ func (o *Op) index(plan consistency.Plan, sel *Selection) (*view.FieldIndex, str
 const maxPage = 1 << 30
 
 // pageOfOne is a list that metadata.name narrows to one object.
-func (o *Op) pageOfOne(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+func (r *reader) pageOfOne(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
 	page := mvcc.Page{Remaining: -1}
-	v, at, err := o.Store.Find(o.Resource.Table(), sel.key, plan, at)
+	v, at, err := r.Store.Find(r.Resource.Table(), sel.key, plan, at)
 	if v != nil && err == nil {
-		if v, err = o.ConvertOne(v); err == nil && sel.matches(v) {
+		if v, err = r.ConvertOne(v); err == nil && sel.matches(v) {
 			page.Versions = []*mvcc.Version{v}
 		}
 	}

@@ -24,7 +24,7 @@ func TestPanicsAreLogged(t *testing.T) {
 	for range 10 {
 		for _, plural := range []string{"pods", "nodes"} {
 			for _, where := range []string{"f:1", "g:2"} {
-				o := &Op{Store: s, Resource: &kinds.Resource{Plural: plural, Kind: "A"}}
+				o := &Request{Store: s, Resource: &kinds.Resource{Plural: plural, Kind: "A"}}
 				err := o.Invalid("a", field.ErrorList{
 					field.Required(field.NewPath("spec"), ""),
 					{Type: field.ErrorTypeInternal, Field: "<nil>", BadValue: panicked(where), Detail: "it ended"},

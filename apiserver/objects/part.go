@@ -69,9 +69,9 @@ func CopyStatus(o *Op, obj, sent, old tree.Object) error {
 
 // resetMetadata takes back what the subresource resets of metadata. Writes of the status of
 // custom resources take nothing along.
-func (o *Op) resetMetadata(obj, old tree.Object) {
-	switch resets := o.Subresource.Resets; {
-	case o.Resource.Custom || o.Subresource.KeepsMetadata:
+func (r *Request) resetMetadata(obj, old tree.Object) {
+	switch resets := r.Subresource.Resets; {
+	case r.Resource.Custom || r.Subresource.KeepsMetadata:
 		KeepMeta(obj, old)
 	case slices.Contains(resets, "metadata"):
 		ResetMeta(obj, old)

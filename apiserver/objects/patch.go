@@ -82,8 +82,8 @@ func saysText(p *patch.Patch, patched tree.Object) error {
 // saysVersion refuses what a JSON or a merge patch has made of an object that does not say of which
 // version it is: upstream takes it for one of its internal version, in which none of its fields is
 // called so, not even the metadata with the name.
-func (o *Op) saysVersion(p *patch.Patch, patched tree.Object, want apischema.GroupVersionKind) error {
-	if p.Type == types.StrategicMergePatchType || o.Resource.Custom || !internalVersion(tree.Text(patched, "apiVersion"), want.Group) {
+func (r *Request) saysVersion(p *patch.Patch, patched tree.Object, want apischema.GroupVersionKind) error {
+	if p.Type == types.StrategicMergePatchType || r.Resource.Custom || !internalVersion(tree.Text(patched, "apiVersion"), want.Group) {
 		return nil
 	}
 	if kind := tree.Text(patched, "kind"); kind != "" && kind != want.Kind {
@@ -95,10 +95,10 @@ func (o *Op) saysVersion(p *patch.Patch, patched tree.Object, want apischema.Gro
 			unknown = append(unknown, name)
 		}
 	}
-	if err := o.patchFindings(p, unknown); err != nil {
+	if err := r.patchFindings(p, unknown); err != nil {
 		return err
 	}
-	return tree.MatchName(tree.Object{}, o.Info.Name)
+	return tree.MatchName(tree.Object{}, r.Info.Name)
 }
 
 // internalVersion reports whether an apiVersion is that of upstream's internal objects of a group.
@@ -117,16 +117,16 @@ func invalidPatch(shown, why string) error {
 
 // patchFindings deals with unknown and duplicate fields of a patch. What is
 // stored has none, so the result's are the patch's.
-func (o *Op) patchFindings(p *patch.Patch, unknown []string) error {
+func (r *Request) patchFindings(p *patch.Patch, unknown []string) error {
 	found := findings(p.Duplicates, unknown)
 	if len(found) == 0 {
 		return nil
 	}
-	switch o.Options.Strictness() {
+	switch r.Options.Strictness() {
 	case request.StrictFields:
 		return invalidPatch(string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(found)))
 	case request.WarnFields:
-		o.Warn(found)
+		r.Warn(found)
 	}
 	return nil
 }

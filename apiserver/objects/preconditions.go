@@ -16,20 +16,20 @@ import (
 
 // keyPath is how upstream names the place of an object in its messages: its key in etcd, in which
 // dry runs do not look.
-func (o *Op) keyPath() string {
-	place := o.Resource.GroupResource()
+func (r *Request) keyPath() string {
+	place := r.Resource.GroupResource()
 	name := oldPlaces[place]
 	switch {
 	case name != "":
-	case o.Resource.Custom, place.Group == "apiextensions.k8s.io", place.Group == "apiregistration.k8s.io":
+	case r.Resource.Custom, place.Group == "apiextensions.k8s.io", place.Group == "apiregistration.k8s.io":
 		name = place.Group + "/" + place.Resource
 	default:
 		name = place.Resource
 	}
-	if o.Options.IsDryRun() {
-		return "/" + name + "/" + o.Key()
+	if r.Options.IsDryRun() {
+		return "/" + name + "/" + r.Key()
 	}
-	return "/registry/" + name + "/" + o.Key()
+	return "/registry/" + name + "/" + r.Key()
 }
 
 // oldPlaces are upstream's SpecialDefaultResourcePrefixes.
@@ -56,72 +56,72 @@ func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
 }
 
 // checkSent is CheckIdentity of a whole body.
-func (o *Op) checkSent(sent tree.Object, cur *mvcc.Version) error {
+func (r *Request) checkSent(sent tree.Object, cur *mvcc.Version) error {
 	meta, err := tree.Meta(sent)
 	if err != nil {
 		return err
 	}
-	return o.CheckIdentity(meta, cur)
+	return r.CheckIdentity(meta, cur)
 }
 
 // CheckIdentity checks the uid and resourceVersion that the metadata of a body or a patch names
 // against the current version.
-func (o *Op) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
+func (r *Request) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
 	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
-		return status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), uid, cur.UID)
+		return status.UIDPrecondition(r.Resource.GroupResource(), r.Info.Name, r.keyPath(), uid, cur.UID)
 	}
-	return o.checkRevision(meta, cur)
+	return r.checkRevision(meta, cur)
 }
 
 // CheckStorage is CheckIdentity in the words of upstream's storage, which compares texts: a version
 // that is no number is that of no object. Empty says nothing.
-func (o *Op) CheckStorage(uid, version string, cur *mvcc.Version) error {
+func (r *Request) CheckStorage(uid, version string, cur *mvcc.Version) error {
 	if uid != "" && uid != cur.UID {
-		return status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), uid, cur.UID)
+		return status.UIDPrecondition(r.Resource.GroupResource(), r.Info.Name, r.keyPath(), uid, cur.UID)
 	}
 	if have := cur.Revision.String(); version != "" && version != have {
-		return status.VersionPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), version, have)
+		return status.VersionPrecondition(r.Resource.GroupResource(), r.Info.Name, r.keyPath(), version, have)
 	}
 	return nil
 }
 
 // checkRevision is CheckIdentity without the uid.
-func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
+func (r *Request) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
 	switch {
 	case err != nil:
 		return err
-	case rev == 0 && !o.unconditional():
-		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+	case rev == 0 && !r.unconditional():
+		return storage.Permanent{Err: status.MustSpecifyVersion(r.Resource.GroupResource(), r.Info.Name)}
 	case rev == 0 || rev == cur.Revision:
 		return nil
 	case rev < cur.Revision:
 		// What the client has seen is older than what this node has, and the
 		// cluster can only be further.
-		return storage.Permanent{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}
+		return storage.Permanent{Err: status.Conflict(r.Resource.GroupResource(), r.Info.Name)}
 	}
-	return status.Conflict(o.Resource.GroupResource(), o.Info.Name)
+	return status.Conflict(r.Resource.GroupResource(), r.Info.Name)
 }
 
 // unconditional reports whether a write may leave out which version it is about. A Scale may,
 // whatever it is of.
-func (o *Op) unconditional() bool {
-	return o.Resource.UnconditionalUpdate || o.Subresource != nil && o.Subresource.Name == "scale"
+func (r *Request) unconditional() bool {
+	return r.Resource.UnconditionalUpdate || r.Subresource != nil && r.Subresource.Name == "scale"
 }
 
 // Invalid is the 422 of validation. It names the group whose rules are not kept: an object that is
 // stored as one of another group is validated as that.
-func (o *Op) Invalid(name string, errs field.ErrorList) error {
+func (r *Request) Invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	o.Store.logPanics(o.Resource, errs)
-	kind := o.Resource.GVK().GroupKind()
-	if o.Resource.StorageVersion != "" { // upstream calls it by the group in which it is stored
-		kind.Group = o.Resource.StorageGroup
+	r.Store.logPanics(r.Resource, errs)
+	kind := r.Resource.GVK().GroupKind()
+	if r.Resource.StorageVersion != "" { // upstream calls it by the group in which it is stored
+		kind.Group = r.Resource.StorageGroup
 	}
-	if o.Other != nil {
-		kind = o.Other.GroupKind()
+	if r.Other != nil {
+		kind = r.Other.GroupKind()
 	}
 	return status.Invalid(kind, name, errs)
 }
@@ -137,20 +137,20 @@ func (s *Store) logPanics(res *kinds.Resource, errs field.ErrorList) {
 	}
 }
 
-func (o *Op) NotFound() error { return status.NotFound(o.Resource.GroupResource(), o.Info.Name) }
+func (r *Request) NotFound() error { return status.NotFound(r.Resource.GroupResource(), r.Info.Name) }
 
 // CheckPreconditions compares the version with what the client wants to delete. A
 // node that lags finds mismatches that are none; GuaranteedUpdate confirms them.
-func (o *Op) CheckPreconditions(options *metav1.DeleteOptions, cur *mvcc.Version) error {
+func (r *Request) CheckPreconditions(options *metav1.DeleteOptions, cur *mvcc.Version) error {
 	p := options.Preconditions
 	if p == nil {
 		return nil
 	}
 	if p.UID != nil && string(*p.UID) != cur.UID {
-		return status.DeleteUIDPrecondition(o.Resource.GVK().GroupKind(), o.Info.Name, string(*p.UID), cur.UID)
+		return status.DeleteUIDPrecondition(r.Resource.GVK().GroupKind(), r.Info.Name, string(*p.UID), cur.UID)
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != cur.Revision.String() {
-		return status.DeleteVersionPrecondition(o.Resource.GVK().GroupKind(), o.Info.Name, *p.ResourceVersion, cur.Revision.String())
+		return status.DeleteVersionPrecondition(r.Resource.GVK().GroupKind(), r.Info.Name, *p.ResourceVersion, cur.Revision.String())
 	}
 	return nil
 }

@@ -87,11 +87,11 @@ func (s *Store) Match(table string, q mvcc.Query) ([]*mvcc.Version, error) {
 }
 
 // Newest returns the newest version of a key, which is asked of a quorum, or nil.
-func (o *Op) Newest(table, key string) (*mvcc.Version, error) {
-	if err := o.Store.Confirm(o.Context); err != nil {
+func (r *Request) Newest(table, key string) (*mvcc.Version, error) {
+	if err := r.Store.Confirm(r.Context); err != nil {
 		return nil, err
 	}
-	return o.Store.Current(table, key)
+	return r.Store.Current(table, key)
 }
 
 // Typed reads a stored version into a type of k8s.io/api.

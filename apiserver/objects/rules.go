@@ -43,15 +43,15 @@ type Requester interface {
 var ErrDecideAgain = errors.New("decide again: rules have changed")
 
 // rules are the bits of what the operation was decided by, without what plugins have consulted.
-func (o *Op) rules() uint32 {
+func (d *decision) rules() uint32 {
 	rules := admissionRules
-	if o.Impersonated || !o.User.InGroup(auth.Masters) {
+	if d.Impersonated || !d.User.InGroup(auth.Masters) {
 		rules |= roleRules
 	}
-	if o.Resource.Namespaced {
+	if d.Resource.Namespaced {
 		rules |= proto.RuleNamespaces
 	}
-	if o.Resource.Custom {
+	if d.Resource.Custom {
 		rules |= proto.RuleCustomResourceDefinitions
 	}
 	return rules
@@ -59,67 +59,67 @@ func (o *Op) rules() uint32 {
 
 // Asks notes that what is decided follows from permissions in a namespace that may not be the
 // operation's own: see admission.Attributes.ConsultedRoles.
-func (o *Op) Asks(namespace string) { o.attributes.ConsultedRoles(namespace) }
+func (d *decision) Asks(namespace string) { d.attributes.ConsultedRoles(namespace) }
 
 // decided notes in an entry what the operation was decided by.
-func (o *Op) decided(w *proto.Write) {
-	if o.behalf != nil {
-		o = o.behalf
+func (d *decision) decided(w *proto.Write) {
+	if d.behalf != nil {
+		d = d.behalf
 	}
-	if o.DecidedAt == 0 {
+	if d.DecidedAt == 0 {
 		return // the node's own: no rules
 	}
-	if o.Impersonated {
+	if d.Impersonated {
 		// Who may act as a service account may do so by roles of its namespace.
-		if namespace, _, ok := auth.SplitServiceAccount(o.User.Name); ok {
-			o.attributes.ConsultedRoles(namespace)
+		if namespace, _, ok := auth.SplitServiceAccount(d.User.Name); ok {
+			d.attributes.ConsultedRoles(namespace)
 		}
 	}
-	rules, ranges := o.attributes.Decided()
-	w.DecidedAt, w.Rules = uint64(o.DecidedAt), o.rules()|uint32(rules)
+	rules, ranges := d.attributes.Decided()
+	w.DecidedAt, w.Rules = uint64(d.DecidedAt), d.rules()|uint32(rules)
 	for _, r := range ranges {
 		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: r.Table, Prefix: r.Prefix, Uid: r.UID})
 	}
-	for _, x := range o.basis() {
+	for _, x := range d.basis() {
 		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: x.Table, Prefix: x.Key, Uid: x.UID})
 	}
-	if o.Credential == nil {
+	if d.Credential == nil {
 		return
 	}
-	for _, x := range o.Credential.Objects() {
+	for _, x := range d.Credential.Objects() {
 		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: x.Table, Prefix: x.Key, Uid: x.UID})
 	}
 }
 
 // basis are the objects that the permission of the request follows from, beside roles.
-func (o *Op) basis() []auth.Object {
-	if o.Requester == nil {
+func (d *decision) basis() []auth.Object {
+	if d.Requester == nil {
 		return nil
 	}
-	return o.Requester.Basis()
+	return d.Requester.Basis()
 }
 
 // stale reports whether what was decided as of DecidedAt, and follows from an object, has to be
 // decided again.
-func (o *Op) stale(state *mvcc.State, x auth.Object) bool {
+func (d *decision) stale(state *mvcc.State, x auth.Object) bool {
 	if x.UID == "" {
-		return changedSince(state, x.Table, o.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Key) })
+		return changedSince(state, x.Table, d.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Key) })
 	}
-	v, err := o.Store.Current(x.Table, x.Key)
-	return err != nil || mvcc.Gone(v, x.UID, o.DecidedAt)
+	v, err := d.Store.Current(x.Table, x.Key)
+	return err != nil || mvcc.Gone(v, x.UID, d.DecidedAt)
 }
 
 // CredentialStale reports whether an object has gone that the credential follows from, or may have.
-func (o *Op) CredentialStale() bool {
-	if o.Credential == nil {
+func (d *decision) CredentialStale() bool {
+	if d.Credential == nil {
 		return false
 	}
-	state := o.Store.Storage.State()
-	return slices.ContainsFunc(o.Credential.Objects(), func(x auth.Object) bool { return o.stale(state, x) })
+	state := d.Store.Storage.State()
+	return slices.ContainsFunc(d.Credential.Objects(), func(x auth.Object) bool { return d.stale(state, x) })
 }
 
 // race is the operation as the loop of its writes sees it.
-type race struct{ *Op }
+type race struct{ *decision }
 
 // Retried implements storage.Caller.
 func (r race) Retried() { r.Store.Retried(&r.Kind) }
@@ -207,11 +207,11 @@ func (r race) RulesChanged(ctx context.Context) error {
 }
 
 // over has the whole of a request begin again that an operation was derived from.
-func (o *Op) over(ctx context.Context) error {
-	if o.redecided++; o.redecided == storage.MaxRulesChanged {
+func (d *decision) over(ctx context.Context) error {
+	if d.redecided++; d.redecided == storage.MaxRulesChanged {
 		return &storeerrors.RulesChangingError{Times: storage.MaxRulesChanged}
 	}
-	if err := (race{o}).RulesChanged(ctx); err != nil {
+	if err := (race{d}).RulesChanged(ctx); err != nil {
 		return err
 	}
 	return ErrDecideAgain
@@ -220,24 +220,24 @@ func (o *Op) over(ctx context.Context) error {
 // StillDecided returns nil if no rule has changed that the operation was decided by. It is for
 // what is given away without a log entry, after this node was known to be current. Errors:
 // ErrDecideAgain, and what is for the client.
-func (o *Op) StillDecided() error {
-	if !(race{o}).RulesStale() {
+func (d *decision) StillDecided() error {
+	if !(race{d}).RulesStale() {
 		return nil
 	}
-	o.Store.Retried(&o.Kind)
-	return o.over(o.Context)
+	d.Store.Retried(&d.Kind)
+	return d.over(d.Context)
 }
 
 // again has Create begin again. cause is what it would return otherwise.
-func (o *Op) again(cause error) error {
-	if o.redecided++; o.redecided == storage.MaxRulesChanged {
+func (d *decision) again(cause error) error {
+	if d.redecided++; d.redecided == storage.MaxRulesChanged {
 		return cause
 	}
-	o.Store.Retried(&o.Kind)
-	if o.Context.Err() != nil {
-		return context.Cause(o.Context)
+	d.Store.Retried(&d.Kind)
+	if d.Context.Err() != nil {
+		return context.Cause(d.Context)
 	}
-	if err := (race{o}).RulesChanged(o.Context); err != nil {
+	if err := (race{d}).RulesChanged(d.Context); err != nil {
 		return err
 	}
 	return ErrDecideAgain
@@ -247,18 +247,18 @@ func (o *Op) again(cause error) error {
 // today's; what makes an object invalid does not change. Who is refused a second time is
 // refused by what this node saw when the request was here already: to wait for rules that do
 // not change while plugins decide would have a slow webhook asked without an end.
-func (o *Op) refused(cause error) error {
-	if o.DecidedAt == 0 || !o.refusedByPlugin || o.redecided > 0 {
+func (d *decision) refused(cause error) error {
+	if d.DecidedAt == 0 || !d.refusedByPlugin || d.redecided > 0 {
 		return cause
 	}
-	if o.Context.Err() != nil {
-		return context.Cause(o.Context) // the plugin had no time to decide
+	if d.Context.Err() != nil {
+		return context.Cause(d.Context) // the plugin had no time to decide
 	}
-	if err := o.Store.Confirm(o.Context); err != nil {
+	if err := d.Store.Confirm(d.Context); err != nil {
 		return err
 	}
-	if (race{o}).RulesStale() {
-		return o.again(cause)
+	if (race{d}).RulesStale() {
+		return d.again(cause)
 	}
 	return cause
 }

@@ -28,7 +28,7 @@ var scaleKind = &kinds.Resource{
 }
 
 // scaleOf shows an object as a Scale.
-func (o *Op) scaleOf(obj tree.Object) tree.Object {
+func (r *Request) scaleOf(obj tree.Object) tree.Object {
 	meta, _ := obj["metadata"].(tree.Object)
 	shown := tree.Object{}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
@@ -37,14 +37,14 @@ func (o *Op) scaleOf(obj tree.Object) tree.Object {
 		}
 	}
 	spec, state := tree.Object{}, tree.Object{"replicas": int64(0)}
-	if n, ok := tree.Int(tree.Lookup(obj, o.Subresource.SpecReplicas)); ok && n != 0 {
+	if n, ok := tree.Int(tree.Lookup(obj, r.Subresource.SpecReplicas)); ok && n != 0 {
 		spec["replicas"] = n
 	}
-	if n, ok := tree.Int(tree.Lookup(obj, o.Subresource.StatusReplicas)); ok {
+	if n, ok := tree.Int(tree.Lookup(obj, r.Subresource.StatusReplicas)); ok {
 		state["replicas"] = n
 	}
-	if o.Subresource.Selector != "" {
-		if s := selectorText(tree.Lookup(obj, o.Subresource.Selector)); s != "" {
+	if r.Subresource.Selector != "" {
+		if s := selectorText(tree.Lookup(obj, r.Subresource.Selector)); s != "" {
 			state["selector"] = s
 		}
 	}
@@ -226,20 +226,20 @@ func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object,
 
 // checkScaled checks which object a Scale is of. That another uid is a conflict upstream finds
 // in the Scales of built-in kinds only, and calls them by the subresource.
-func (o *Op) checkScaled(sent tree.Object, cur *mvcc.Version) error {
+func (r *Request) checkScaled(sent tree.Object, cur *mvcc.Version) error {
 	meta, err := tree.Meta(sent)
 	if err != nil {
 		return err
 	}
-	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID && !o.Resource.Custom {
-		resource := o.Resource.GroupResource()
+	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID && !r.Resource.Custom {
+		resource := r.Resource.GroupResource()
 		resource.Resource += "/scale"
-		return status.ConflictText(resource, o.Info.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, cur.UID))
+		return status.ConflictText(resource, r.Info.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, cur.UID))
 	}
-	if o.Resource.Custom && tree.Text(meta, "resourceVersion") == "0" { // none at all is that of the object
-		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+	if r.Resource.Custom && tree.Text(meta, "resourceVersion") == "0" { // none at all is that of the object
+		return storage.Permanent{Err: status.MustSpecifyVersion(r.Resource.GroupResource(), r.Info.Name)}
 	}
-	return o.checkRevision(meta, cur)
+	return r.checkRevision(meta, cur)
 }
 
 // validScale refuses a Scale that is wrong. Custom resources have no rules for it: they are

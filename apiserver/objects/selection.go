@@ -28,11 +28,11 @@ type Selection struct {
 }
 
 // Select reads the path and the selectors of a request. Errors are 400.
-func (o *Op) Select() (*Selection, error) {
+func (r *reader) Select() (*Selection, error) {
 	s := &Selection{}
-	namespace := o.Info.ObjectNamespace
-	if o.Options.LabelSelector != "" {
-		parsed, err := labels.Parse(o.Options.LabelSelector)
+	namespace := r.Info.ObjectNamespace
+	if r.Options.LabelSelector != "" {
+		parsed, err := labels.Parse(r.Options.LabelSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
@@ -40,16 +40,16 @@ func (o *Op) Select() (*Selection, error) {
 			s.labels = parsed
 		}
 	}
-	name := o.Info.Name
-	if o.Options.FieldSelector != "" {
-		parsed, err := fields.ParseSelector(o.Options.FieldSelector)
+	name := r.Info.Name
+	if r.Options.FieldSelector != "" {
+		parsed, err := fields.ParseSelector(r.Options.FieldSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
-		if err := o.checkFields(parsed); err != nil {
+		if err := r.checkFields(parsed); err != nil {
 			return nil, err
 		}
-		if parsed, err = parsed.Transform(o.storedField); err != nil {
+		if parsed, err = parsed.Transform(r.storedField); err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
 		if exact, ok := parsed.RequiresExactMatch(request.FieldName); ok {
@@ -58,28 +58,28 @@ func (o *Op) Select() (*Selection, error) {
 			}
 			name = exact
 		}
-		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && o.Resource.Namespaced {
+		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && r.Resource.Namespaced {
 			namespace = exact
 		}
 		if !parsed.Empty() {
 			s.fields = parsed
 		}
 	}
-	if o.Resource.Namespaced && namespace != "" {
+	if r.Resource.Namespaced && namespace != "" {
 		s.prefix = namespace + "/"
 	}
-	if name != "" && (namespace != "" || !o.Resource.Namespaced) {
-		s.key = o.Resource.Key(namespace, name)
+	if name != "" && (namespace != "" || !r.Resource.Namespaced) {
+		s.key = r.Resource.Key(namespace, name)
 	}
-	s.view.namespaced, s.custom = o.Resource.Namespaced, o.Resource.Custom
-	if o.Resource.Custom {
-		s.view.res = o.Resource
+	s.view.namespaced, s.custom = r.Resource.Namespaced, r.Resource.Custom
+	if r.Resource.Custom {
+		s.view.res = r.Resource
 	}
 	return s, nil
 }
 
 // checkFields refuses fields that the resource does not index.
-func (o *Op) checkFields(sel fields.Selector) error {
+func (o *reader) checkFields(sel fields.Selector) error {
 requirements:
 	for _, r := range sel.Requirements() {
 		if r.Field == request.FieldName || r.Field == request.FieldNamespace && o.namespaceSelects() {
@@ -101,14 +101,14 @@ requirements:
 
 // namespaceSelects reports whether selectors may name the namespace: of built-in kinds also where there is none, unless
 // upstream lists what they may name.
-func (o *Op) namespaceSelects() bool {
-	return o.Resource.Namespaced || !o.Resource.Custom && len(o.Resource.SelectableFields) == 0
+func (r *reader) namespaceSelects() bool {
+	return r.Resource.Namespaced || !r.Resource.Custom && len(r.Resource.SelectableFields) == 0
 }
 
 // storedField renames a field of a selector to what its value is stored under:
 // versions of a resource may name the same field differently.
-func (o *Op) storedField(field, value string) (string, string, error) {
-	if stored, ok := o.Resource.FieldAttribute(field); ok {
+func (r *reader) storedField(field, value string) (string, string, error) {
+	if stored, ok := r.Resource.FieldAttribute(field); ok {
 		field = stored
 	}
 	return field, value, nil

@@ -102,11 +102,11 @@ type ValidationPanic interface {
 }
 
 // Strategy of the operation's resource; never nil.
-func (o *Op) Strategy() *Strategy {
-	if o.Resource.Custom {
-		return o.Store.Custom
+func (r *Request) Strategy() *Strategy {
+	if r.Resource.Custom {
+		return r.Store.Custom
 	}
-	if found := o.Store.Strategies[o.Resource.CodeName()]; found != nil {
+	if found := r.Store.Strategies[r.Resource.CodeName()]; found != nil {
 		return found
 	}
 	return &noStrategy

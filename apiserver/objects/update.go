@@ -20,15 +20,15 @@ import (
 )
 
 // MatchPath checks that a body is the object that the path names.
-func (o *Op) MatchPath(obj tree.Object) error {
+func (r *Request) MatchPath(obj tree.Object) error {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
-	if err := tree.MatchNamespace(meta, o.Resource.Namespaced, o.Info.ObjectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, r.Resource.Namespaced, r.Info.ObjectNamespace); err != nil {
 		return err
 	}
-	return tree.MatchName(meta, o.Info.Name)
+	return tree.MatchName(meta, r.Info.Name)
 }
 
 // Put replaces what the target shows by a body, which fits its model.
@@ -203,14 +203,14 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 }
 
 // patchedOther is what a patch has made of a custom resource if it says another kind now.
-func (o *Op) patchedOther(p *patch.Patch, obj tree.Object, cur *mvcc.Version) (tree.Object, error) {
-	if err := o.takeOther(obj); err != nil {
+func (r *Request) patchedOther(p *patch.Patch, obj tree.Object, cur *mvcc.Version) (tree.Object, error) {
+	if err := r.takeOther(obj); err != nil {
 		return nil, invalidPatch(string(p.Raw), err.Error())
 	}
-	if err := o.MatchPath(obj); err != nil {
+	if err := r.MatchPath(obj); err != nil {
 		return nil, err
 	}
-	return obj, o.checkRevision(tree.As(obj["metadata"]), cur)
+	return obj, r.checkRevision(tree.As(obj["metadata"]), cur)
 }
 
 // decideInsert creates an object that was put or applied.
@@ -281,13 +281,13 @@ func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object
 }
 
 // Released reports whether nothing holds a deleting object any more.
-func (o *Op) Released(obj, meta, oldMeta tree.Object) bool {
+func (r *Request) Released(obj, meta, oldMeta tree.Object) bool {
 	if tree.Text(oldMeta, "deletionTimestamp") == "" || tree.HasFinalizers(meta) {
 		return false
 	}
 	if grace, _ := tree.Int(oldMeta["deletionGracePeriodSeconds"]); grace > 0 {
 		return false
 	}
-	h := o.Strategy()
+	h := r.Strategy()
 	return h.Holds == nil || !h.Holds(obj)
 }

@@ -57,7 +57,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	)
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
 	r := o.Store.updater
-	r.Caller, r.Store = race{o}, o.storage()
+	r.Caller, r.Store = race{&o.decision}, o.storage()
 	for {
 		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 			o.current, o.claims.proposed = cur, false
@@ -121,8 +121,8 @@ func (o *Op) dryRun(key string, ch Change, before *mvcc.Version) (Written, error
 
 // Editable decodes the current version: old is what it is, obj a copy to change,
 // with metadata of its own.
-func (o *Op) Editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
-	if old, err = o.Decode(cur); err != nil {
+func (r *reader) Editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
+	if old, err = r.Decode(cur); err != nil {
 		return nil, nil, nil, err
 	}
 	obj, meta, err = tree.WithOwnMeta(old)
@@ -130,15 +130,15 @@ func (o *Op) Editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error)
 }
 
 // entry is a change as a log entry, without its condition.
-func (o *Op) entry(key string, ch *Change) *proto.Write {
+func (d *decision) entry(key string, ch *Change) *proto.Write {
 	w := &proto.Write{
-		Table: o.Resource.Table(), Key: key, Op: ch.Op,
+		Table: d.Resource.Table(), Key: key, Op: ch.Op,
 		Value: ch.value, RevisionOffset: ch.offset,
 		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
-		Usage: ch.usage, Limits: ch.limits, EnforceLimits: o.limited(),
+		Usage: ch.usage, Limits: ch.limits, EnforceLimits: d.limited(),
 		RequestId: newRequestID(),
 	}
-	o.decided(w)
+	d.decided(w)
 	return w
 }
 
@@ -153,11 +153,11 @@ const NamespacesTable = "namespaces"
 
 // guard makes a create depend on its namespace, and that of a custom resource on its
 // definition: neither can be emptied while objects come.
-func (o *Op) guard(w *proto.Write) {
-	if o.Resource.Namespaced {
-		w.Guard = &proto.Guard{Table: NamespacesTable, Key: o.Info.ObjectNamespace}
+func (r *Request) guard(w *proto.Write) {
+	if r.Resource.Namespaced {
+		w.Guard = &proto.Guard{Table: NamespacesTable, Key: r.Info.ObjectNamespace}
 	}
-	if v := crd.Of(o.Resource); v != nil {
+	if v := crd.Of(r.Resource); v != nil {
 		w.SecondGuard = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
 	}
 }
@@ -272,7 +272,7 @@ func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
 // unchanged reports whether a change would write what is there. An object that is
 // stored in another version than what is written now is changed: that is how objects
 // are brought to a new version. So is one that is charged otherwise.
-func (o *Op) unchanged(ch *Change, cur *mvcc.Version) bool {
+func (r *Request) unchanged(ch *Change, cur *mvcc.Version) bool {
 	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur)) && cur.Charges(ch.usage, ch.limits)
 }
 

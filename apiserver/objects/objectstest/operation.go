@@ -117,19 +117,19 @@ func (c *Case) op(verb, resource, name string) (*objects.Op, error) {
 	if collection != (name == "") || strings.Contains(name, "/") {
 		return nil, errors.New("a path has a name, but that of a create, a list, a clear or events")
 	}
-	o := &objects.Op{
+	o := objects.NewOp(objects.Request{
 		Store: c.Store.Store, Context: c.t.Context(), User: c.user, Resource: res, Start: noon, Client: true,
 		Info: request.Info{
 			IsResource: true, Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural, Subresource: sub,
 			Namespace: namespace, ObjectNamespace: namespace, Name: name,
 		},
-	}
+	})
 	if sub != "" {
 		if o.Subresource = res.Subresource(sub); o.Subresource == nil {
 			return nil, fmt.Errorf("%s has no subresource %s", plural, sub)
 		}
 	}
-	return o, nil
+	return &o, nil
 }
 
 // target is what of an object a write may change.
