@@ -225,7 +225,7 @@ func decodedUpstream(t *testing.T, body []byte, gvk apischema.GroupVersionKind, 
 }
 
 func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (obj tree.Object, found []string, err error) {
-	op := &apiobjects.Op{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies}}, Resource: res, Client: true}
+	op := new(apiobjects.NewOp(apiobjects.Request{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies}}, Resource: res, Client: true}))
 	if obj, err = op.DecodeBody(media, body, res); err != nil {
 		return nil, nil, err
 	}

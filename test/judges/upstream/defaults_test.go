@@ -35,7 +35,7 @@ func completed(t *testing.T, body tree.Object, gvk apischema.GroupVersionKind) (
 var (
 	strategies = builtin.Strategies(builtin.Config{})
 	// The time is another one than upstream's, always: testdata/defaults.txt has what depends on it.
-	here = &apiobjects.Op{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies, Now: func() time.Time { return time.Unix(1, 0) }}}}
+	here = new(apiobjects.NewOp(apiobjects.Request{Store: &apiobjects.Store{Config: apiobjects.Config{Strategies: strategies, Now: func() time.Time { return time.Unix(1, 0) }}}}))
 )
 
 // fillIn adds to an object what its kind's model and strategy do.
