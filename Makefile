@@ -110,17 +110,17 @@ generate: tools ## Regenerate everything that is generated (needs protobuf-compi
 check: tools/bin/staticcheck tools/bin/govulncheck ## Format, vet, lint, advisories, pinned modules, generated files, architecture
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
 	go mod tidy -diff
-	cd test/storage && go mod tidy -diff
+	cd test/modules/storage && go mod tidy -diff
 	cd test/judges/etcd && go mod tidy -diff
 	cd test/judges/writes && go mod tidy -diff
 	go vet ./...
 	tools/bin/staticcheck ./...
-	go run ./test/advisories -release $(RELEASE_GO)
-	go test -vet=off -run 'TestArchitecture|TestFolders|TestEveryExport|TestPins|TestToolchain|TestDependencies|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/types/schema ./proto ./deploy ./test/tiers
+	go run ./test/harness/advisories -release $(RELEASE_GO)
+	go test -vet=off -run 'TestArchitecture|TestFolders|TestEveryExport|TestPins|TestToolchain|TestDependencies|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers' ./cmd/node ./apiserver/types/schema ./proto ./deploy ./test/harness/tiers
 
-# Tests. test/tiers/tiers.txt says which package is in which tier, and explains the tiers. `go vet`
+# Tests. test/harness/tiers/tiers.txt says which package is in which tier, and explains the tiers. `go vet`
 # runs in check only. Each package is built in one way in a target: with the race detector or without.
-run_tier = packages=$$(go run ./test/tiers $(1)) && $(2) $$packages
+run_tier = packages=$$(go run ./test/harness/tiers $(1)) && $(2) $$packages
 go_test := go test -vet=off -timeout 20m
 go_race := go test -race -vet=off -timeout 30m
 with_programs := QUORATE_BIN=$(CURDIR)/bin/quorate
@@ -168,16 +168,16 @@ test-all: test-deps build kubectls helms kwok ## Test everything else: other cli
 	$(MAKE) --no-print-directory test-http2
 	$(call run_tier,measured alone,$(with_programs) $(go_test) -p 1)
 	$(MAKE) --no-print-directory judge-planted judge-writes
-	cd test/clients && go mod tidy -diff && go vet ./...
-	cd test/ecosystem && go mod tidy -diff && go vet ./...
-	cd test/storage && $(go_test) ./...
-	cd test/clients && $(with_programs) $(go_test) ./...
-	cd test/ecosystem && $(with_programs) $(go_test) ./...
+	cd test/modules/clients && go mod tidy -diff && go vet ./...
+	cd test/modules/ecosystem && go mod tidy -diff && go vet ./...
+	cd test/modules/storage && $(go_test) ./...
+	cd test/modules/clients && $(with_programs) $(go_test) ./...
+	cd test/modules/ecosystem && $(with_programs) $(go_test) ./...
 	bash test/judges/testcmd/run.sh --fast
 
 .PHONY: test-http2
 test-http2: build kubectl ## Smoke tests of nodes that serve HTTP/2 by net/http (--http2-server): reads, writes, watches, client-go (2 minutes)
-	QUORATE_TEST_SETTINGS=http2-server=net/http $(with_programs) $(go_test) -short ./test/reads ./test/writes ./test/watches ./test/clientgo
+	QUORATE_TEST_SETTINGS=http2-server=net/http $(with_programs) $(go_test) -short ./test/system/reads ./test/system/writes ./test/system/watches ./test/system/clientgo
 
 # Debian packages that tests need where they are missing; nothing is done where
 # they are there, or where there is no apt.
@@ -207,7 +207,7 @@ chaos: ## Prove it under faults: 10,000 seeds of virtual time, then real process
 KEPT := $(CURDIR)/.cache/histories
 HISTORIES ?= $(KEPT)
 # How the judges of others are run, on the histories in $(1).
-judge_storage = cd test/storage && QUORATE_HISTORIES=$(1) go run ./correctness/run -run 'TestCorrectness|TestTexts|TestPlanted|TestHistories'
+judge_storage = cd test/modules/storage && QUORATE_HISTORIES=$(1) go run ./correctness/run -run 'TestCorrectness|TestTexts|TestPlanted|TestHistories'
 judge_etcd = cd test/judges/etcd && QUORATE_HISTORIES=$(1) go test -count=1 -timeout 15m ./...
 
 .PHONY: histories
@@ -228,24 +228,24 @@ PLANTED := $(CURDIR)/.cache/planted
 .PHONY: judge-planted
 judge-planted: ## Plant known bugs in the simulator, and have all judges find them (ten minutes)
 	rm -rf $(PLANTED)
-	set -o pipefail; overlay=$$(go run ./test/planted/overlay) && go test -overlay $$overlay ./test/sim -run 'TestPlanted$$' -count=1 -timeout 60m -v -found 5 -keep $(PLANTED) | grep -E '^(ok|FAIL|---)|seed +[0-9]+ '
-	cd test/storage && QUORATE_PLANTED_HISTORIES=$(PLANTED) go run ./correctness/run -run TestPlanted -v
+	set -o pipefail; overlay=$$(go run ./test/harness/planted/overlay) && go test -overlay $$overlay ./test/sim -run 'TestPlanted$$' -count=1 -timeout 60m -v -found 5 -keep $(PLANTED) | grep -E '^(ok|FAIL|---)|seed +[0-9]+ '
+	cd test/modules/storage && QUORATE_PLANTED_HISTORIES=$(PLANTED) go run ./correctness/run -run TestPlanted -v
 	cd test/judges/etcd && QUORATE_PLANTED_HISTORIES=$(PLANTED) go test -count=1 -run TestPlanted -v .
 
-# One suite of test/ecosystem/testdata/envtest.txt on one server (quorate or upstream), as its project runs it.
+# One suite of test/modules/ecosystem/testdata/envtest.txt on one server (quorate or upstream), as its project runs it.
 SUITE ?= controller-runtime
 SERVER ?= quorate
 .PHONY: judge-envtest
 judge-envtest: build kubectl $(if $(filter upstream,$(SERVER)),peers) ## Run SUITE of another project by envtest on SERVER (quorate or upstream; minutes)
 	@mkdir -p .cache
-	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -copy $(CURDIR)/.cache/envtest-$(SUITE) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
+	cd test/modules/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -copy $(CURDIR)/.cache/envtest-$(SUITE) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
 
 # Packages for `make mutate`, and how many mutants of each. A mutant that lives is in code that no test holds.
 MUTATE ?= ./consistency
 MUTANTS ?= 150
 .PHONY: mutate
 mutate: ## Change operators of the packages in MUTATE, and see which changes no test notices (minutes each)
-	go run ./test/mutate -n $(MUTANTS) $(MUTATE)
+	go run ./test/harness/mutate -n $(MUTANTS) $(MUTATE)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
@@ -286,8 +286,8 @@ bin/manifests: tools/metrics/go.mod tools/peers/go.mod
 
 .PHONY: nodes
 nodes: build kubectl bin/kubelet bin/kube-proxy bin/kubeadm bin/kube-controller-manager bin/kube-scheduler bin/debian bin/metrics-server bin/sample-apiserver bin/etcd bin/manifests ## Run real kubelets and Pods under three nodes, and kill, pause and cut off these (root; 10 minutes)
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/nodes-inside ./test/nodes/inside
-	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_NODES_BIN=$(CURDIR)/bin go test ./test/nodes -count=1 -timeout 30m -v
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/nodes-inside ./test/system/nodes/inside
+	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_NODES_BIN=$(CURDIR)/bin go test ./test/system/nodes -count=1 -timeout 30m -v
 
 .PHONY: judge-kubectl
 judge-kubectl: build kubectl peers bin/kube-controller-manager bin/kubectl-convert ## Run kubectl's own contract suite on Quorate and on kube-apiserver (JUDGE_SERVERS; 10 minutes each)
@@ -295,8 +295,8 @@ judge-kubectl: build kubectl peers bin/kube-controller-manager bin/kubectl-conve
 
 # What changed is what git diff shows: nothing, unless a story or the version of tools/peers did.
 .PHONY: golden
-golden: peers ## Record kube-apiserver's answers to the stories of test/golden again (10 minutes to build)
-	go run ./test/golden -record test/golden/testdata/*.txt
+golden: peers ## Record kube-apiserver's answers to the stories of test/system/golden again (10 minutes to build)
+	go run ./test/system/golden -record test/system/golden/testdata/*.txt
 
 # How many requests of each seed. One of them again: -one SEED:INDEX in place of -requests.
 REQUESTS ?= 10000

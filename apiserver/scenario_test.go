@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/test/story"
+	"github.com/quorate/quorate/test/harness/story"
 )
 
 // TestScenarios plays testdata/*.txt, each to a server of its own. The language is that

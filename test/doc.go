@@ -1,11 +1,15 @@
-// Package test is the folder of the whole-system tests: clusters of real node
-// processes on loopback, driven by an unmodified kubectl, by client-go and by raw
-// connections, while nodes are killed, cut off, added and restored. It has a package
-// for each subject, over one harness, package cluster; CONTRIBUTING.md lists them.
-// Nothing of the product is imported by the harness: everything goes through ports,
-// the command line and cluster.json, as it does for users.
+// Package test is the folder of the tests of whole systems.
 //
-// Beside them stand what judges clusters under faults (sim, chaos, check, history,
-// report, judge, wire), the language of conformance stories (story), and modules of
-// their own for what has many dependencies (clients, ecosystem, storage).
+//	harness  what tests are made with: clusters of real processes (cluster), namespaces of the
+//	         kernel (isolated), stories as text (story), planted bugs, which tests run where (tiers)
+//	system   real nodes on loopback, driven by an unmodified kubectl, by client-go and by raw
+//	         connections, a package for each subject
+//	judges   what judges recorded runs (history, wire, check, report), and what holds answers
+//	         against Kubernetes and etcd
+//	sim      clusters in virtual time under seeded faults
+//	chaos    real nodes under real faults
+//	modules  modules of their own, for what has many dependencies
+//
+// No test of a system imports anything of the product: everything goes through ports, the
+// command line and cluster.json, as it does for users. CONTRIBUTING.md lists the packages.
 package test

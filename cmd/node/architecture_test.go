@@ -243,64 +243,64 @@ var rooms = map[string]room{
 	"bench/probe":             {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/report/reporttest": {tests: true},
 	// Whole clusters, from outside: a package per subject, and what starts clusters for them.
-	"test":             {},
-	"test/cluster":     {},
-	"test/access":      {},
-	"test/joining":     {},
-	"test/churn":       {},
-	"test/clientgo":    {},
-	"test/commands":    {},
-	"test/conformance": {},
-	"test/definitions": {},
-	"test/faults":      {},
-	"test/golden":      {ours: []string{"test/kubeapiserver"}},
-	"test/hostile":     {},
-	"test/hosts":       {},
-	"test/quotas":      {},
-	"test/rules":       {},
-	"test/kubectl":     {},
-	"test/members":     {},
-	"test/proxy":       {},
-	"test/nodes":       {},
+	"test":                    {},
+	"test/harness/cluster":    {},
+	"test/system/access":      {},
+	"test/system/joining":     {},
+	"test/system/churn":       {},
+	"test/system/clientgo":    {},
+	"test/system/commands":    {},
+	"test/system/conformance": {},
+	"test/system/definitions": {},
+	"test/system/faults":      {},
+	"test/system/golden":      {ours: []string{"test/harness/kubeapiserver"}},
+	"test/system/hostile":     {},
+	"test/system/hosts":       {},
+	"test/system/quotas":      {},
+	"test/system/rules":       {},
+	"test/system/kubectl":     {},
+	"test/system/members":     {},
+	"test/system/proxy":       {},
+	"test/system/nodes":       {},
 	// What the tests of real machines run in.
-	"test/isolated": {reach: noKubernetes},
-	"test/reads":    {},
-	"test/watches":  {},
-	"test/writes":   {},
-	// What runs in the containers of test/nodes.
-	"test/nodes/inside": {},
+	"test/harness/isolated": {reach: noKubernetes},
+	"test/system/reads":     {},
+	"test/system/watches":   {},
+	"test/system/writes":    {},
+	// What runs in the containers of test/system/nodes.
+	"test/system/nodes/inside": {},
 	// Which tests run where.
-	"test/tiers": {reach: noKubernetes},
+	"test/harness/tiers": {reach: noKubernetes},
 	// Which advisories are reached: by programs and files alone.
-	"test/advisories": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"test/mutate":     {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/harness/advisories": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/harness/mutate":     {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// A peer to compare with.
-	"test/kubeapiserver":       {reach: noKubernetes},
-	"test/judges/differential": {},
-	"test/judges/upstream":     {},
+	"test/harness/kubeapiserver": {reach: noKubernetes},
+	"test/judges/differential":   {},
+	"test/judges/upstream":       {},
 	// Random objects, for judges.
 	"test/judges/random": {ours: []string{"apiserver/types/tree"}},
 	// Load tools of others, measured as our own loads are; kperf's data by client-go.
 	"test/judges/load": {ours: []string{"bench/client", "bench/host", "bench/report"}, reach: noRaft},
 	// What happened in a run, and who judges it.
-	"test/history": {reach: noKubernetes},
+	"test/judges/history": {reach: noKubernetes},
 	// In a build with bugs the product imports it: it is no more than a list of names.
-	"test/planted":         {direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"test/planted/overlay": {ours: []string{"test/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"test/story":           {reach: noKubernetes},
+	"test/harness/planted":         {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/harness/planted/overlay": {ours: []string{"test/harness/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/harness/story":           {reach: noKubernetes},
 	// For judges in modules of their own.
-	"test/history/dense": {ours: []string{"test/history"}, reach: noKubernetes},
-	"test/judges":        {ours: []string{"test/history", "test/history/dense"}, reach: noKubernetes},
-	"test/wire":          {ours: []string{"test/history"}, reach: noKubernetes},
+	"test/judges/history/dense": {ours: []string{"test/judges/history"}, reach: noKubernetes},
+	"test/judges":               {ours: []string{"test/judges/history", "test/judges/history/dense"}, reach: noKubernetes},
+	"test/judges/wire":          {ours: []string{"test/judges/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
-	"test/chaos":        {ours: []string{"membership/pki", "test/history", "test/wire", "test/check", "test/chaos/"}},
-	"test/chaos/clock":  {reach: noKubernetes},
-	"test/chaos/host":   {reach: noKubernetes},
-	"test/chaos/lazyfs": {reach: noKubernetes},
-	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
-	"test/report":       {ours: []string{"test/history", "test/check"}, reach: noKubernetes},
-	"test/judge":        {ours: []string{"test/history", "test/check", "test/report"}, reach: noKubernetes},
-	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history", "test/wire"}},
+	"test/chaos":         {ours: []string{"membership/pki", "test/judges/history", "test/judges/wire", "test/judges/check", "test/chaos/"}},
+	"test/chaos/clock":   {reach: noKubernetes},
+	"test/chaos/host":    {reach: noKubernetes},
+	"test/chaos/lazyfs":  {reach: noKubernetes},
+	"test/judges/check":  {ours: []string{"test/judges/history"}, reach: noKubernetes},
+	"test/judges/report": {ours: []string{"test/judges/history", "test/judges/check"}, reach: noKubernetes},
+	"test/judges/judge":  {ours: []string{"test/judges/history", "test/judges/check", "test/judges/report"}, reach: noKubernetes},
+	"test/sim":           {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/judges/history", "test/judges/wire"}},
 	// What we say against what upstream publishes.
 	"internal/facts": {reach: noKubernetes, tests: true},
 	// What benchmarks report beside the clock.
@@ -370,7 +370,10 @@ var rooms = map[string]room{
 // folders of apiserver, from the bottom up: each imports only those before it. The server itself is above all of them.
 var folders = []string{"types", "wire", "access", "transport", "admission", "objects", "backends", "catalog", "controllers", "observe"}
 
-// TestFolders holds the order of apiserver's folders.
+// testFolders are those of test, of which test/doc.go says what they hold.
+var testFolders = []string{"harness", "system", "judges", "sim", "chaos", "modules"}
+
+// TestFolders holds the order of apiserver's folders, and the names of those of test.
 func TestFolders(t *testing.T) {
 	layer := func(path string) int {
 		below, ok := strings.CutPrefix(path, module+"/apiserver/")
@@ -385,6 +388,11 @@ func TestFolders(t *testing.T) {
 		return i
 	}
 	for _, p := range packages(t) {
+		if below, ok := strings.CutPrefix(p.ImportPath, module+"/test/"); ok {
+			if folder, _, _ := strings.Cut(below, "/"); !slices.Contains(testFolders, folder) {
+				t.Errorf("%s is in none of the folders %v of test", p.ImportPath, testFolders)
+			}
+		}
 		if !strings.HasPrefix(p.ImportPath, module+"/apiserver/") || rooms[strings.TrimPrefix(p.ImportPath, module+"/")].tests {
 			continue
 		}

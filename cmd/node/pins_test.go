@@ -106,7 +106,7 @@ func readText(t *testing.T, file string) string {
 func TestToolchain(t *testing.T) {
 	const root = "../.."
 	want := readMod(t, filepath.Join(root, "go.mod")).Go
-	for _, module := range []string{"test/storage", "test/judges/etcd", "test/judges/writes", "test/clients", "test/ecosystem"} {
+	for _, module := range []string{"test/modules/storage", "test/judges/etcd", "test/judges/writes", "test/modules/clients", "test/modules/ecosystem"} {
 		if got := readMod(t, filepath.Join(root, module, "go.mod")).Go; got != want {
 			t.Errorf("%s has go %s, go.mod has go %s", module, got, want)
 		}

@@ -219,7 +219,7 @@ func (c *cluster) target() (*Target, error) {
 // freePorts returns the first of n ports of loopback that nobody has, and of which
 // nobody has the ones peerOffset higher either, as often as there are blocks. They lie
 // below those that the kernel gives to connections, so that they stay free, and above those of
-// test/cluster, which keeps them for nodes that are down.
+// test/harness/cluster, which keeps them for nodes that are down.
 func freePorts(n, blocks int) (int, error) {
 next:
 	for range 100 {

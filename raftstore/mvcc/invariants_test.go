@@ -25,7 +25,7 @@ func TestInvariants(t *testing.T) {
 	}{
 		{true, here, bench(""), true},
 		{true, here, nil, true},
-		{true, here + "/test/storage", bench(""), true},
+		{true, here + "/test/modules/storage", bench(""), true},
 		{true, here, bench("."), false},
 		{true, "example.com/operator", bench(""), false},
 		{true, "", bench(""), false},

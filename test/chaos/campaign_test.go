@@ -16,8 +16,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/quorate/quorate/test/check"
-	"github.com/quorate/quorate/test/report"
+	"github.com/quorate/quorate/test/judges/check"
+	"github.com/quorate/quorate/test/judges/report"
 )
 
 // row is a line of the campaign's table: the simulation, or a scenario.

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/chaos/clock"
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/report"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/report"
 )
 
 var (

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // tail reads the log of the cluster through a watch, from the beginning on.

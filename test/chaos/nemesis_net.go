@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/test/chaos/host"
 
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // link sets what happens to packets from some nodes to others.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // caller makes operations, one at a time, and records them.

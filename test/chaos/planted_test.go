@@ -14,14 +14,14 @@ import (
 var plantedBugs = flag.Bool("planted", false, "plant known bugs in the product and demand that they are found")
 
 // TestPlanted plants bugs that real processes show quickly, and plays the
-// scenario that must find each. Package test/planted says what they are;
+// scenario that must find each. Package test/harness/planted says what they are;
 // test/sim finds all of them.
 func TestPlanted(t *testing.T) {
 	if !*plantedBugs {
 		t.Skip("plays with -planted")
 	}
 	bin := filepath.Join(t.TempDir(), "quorate-planted")
-	if out, err := exec.Command("go", "run", "../planted/overlay", "-build", bin).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "run", "../harness/planted/overlay", "-build", bin).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	const tries = 3

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/test/check"
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/check"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // Mix is the load of a scenario; zero fields mean the defaults.

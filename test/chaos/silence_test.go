@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/quorate/quorate/test/chaos/host"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // silenceWithin bounds the time without writes and without Most Recent reads on the other nodes.

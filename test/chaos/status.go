@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // status is what `quorate status -o json` prints, as far as it is needed here.

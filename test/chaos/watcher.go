@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // watcher watches, is cut, and resumes on another node, again and again.

@@ -1,6 +1,6 @@
 // Package judges holds what the judges of other projects have in common: which recorded runs they
 // read, and what they must refuse. The judges themselves stand in modules of their own
-// (test/judges/etcd, test/storage/correctness), because what they import is no dependency of the
+// (test/judges/etcd, test/modules/storage/correctness), because what they import is no dependency of the
 // product.
 //
 // The directories below are judges too: differential compares answers with those of a real

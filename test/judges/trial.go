@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/history/dense"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/history/dense"
 )
 
 // patience bounds the search for a linearization of one history.
 const patience = 2 * time.Minute
 
-// planted are the bugs (test/planted) that every judge of histories must see. The others show in
+// planted are the bugs (test/harness/planted) that every judge of histories must see. The others show in
 // what clients are not told: in states of nodes, in rules, in clusters that were restored.
 var planted = []string{
 	"ack-before-fsync", "applied-entries-cut", "bookmark-before-event", "condition-ignored", "dead-entries-below-a-snapshot",
@@ -34,7 +34,7 @@ type Trial struct {
 	Judge func(h *history.History, patience time.Duration) (Counts, error)
 	// Root is the way to the directory test from that of the judge's tests.
 	Root string
-	// Blind are the texts of test/check that break a promise which the judge is not told of,
+	// Blind are the texts of test/judges/check that break a promise which the judge is not told of,
 	// each with the reason.
 	Blind map[string]string
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // Clients talk to a node's API handler over links that never fail: what fails is

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
-	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/judges/history"
 )
 
 // lead makes a machine the leader, if it can be.

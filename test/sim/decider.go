@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/apiserver/objects/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 // rule is something that decides on writes: a key, and how a write names it.

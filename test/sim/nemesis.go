@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/judges/history"
 )
 
 // nemesis does faults to a cluster, one after the other and at the same time,

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/wire"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/wire"
 )
 
 func itemOf(o *wire.Object) history.Item {

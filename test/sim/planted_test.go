@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test/check"
-	"github.com/quorate/quorate/test/planted"
+	"github.com/quorate/quorate/test/harness/planted"
+	"github.com/quorate/quorate/test/judges/check"
 )
 
 var (
@@ -25,7 +25,7 @@ var (
 func needsBugs(t *testing.T) {
 	t.Helper()
 	if !planted.Built {
-		t.Skip("needs a build with bugs: go test -overlay $(go run ./test/planted/overlay)")
+		t.Skip("needs a build with bugs: go test -overlay $(go run ./test/harness/planted/overlay)")
 	}
 }
 

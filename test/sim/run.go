@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/judges/history"
 )
 
 // Result is what became of one seed.

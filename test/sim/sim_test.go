@@ -17,9 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/test/check"
-	"github.com/quorate/quorate/test/history"
-	drawn "github.com/quorate/quorate/test/report"
+	"github.com/quorate/quorate/test/judges/check"
+	"github.com/quorate/quorate/test/judges/history"
+	drawn "github.com/quorate/quorate/test/judges/report"
 )
 
 var (

@@ -14,7 +14,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/judges/history"
 )
 
 // trace is what all nodes together have applied, and who was elected when: the

@@ -1,4 +1,4 @@
-// The advisories that test/advisories looks for. No package is built of it: `go mod tidy` would drop the module.
+// The advisories that test/harness/advisories looks for. No package is built of it: `go mod tidy` would drop the module.
 module github.com/quorate/quorate/tools/vulndb
 
 go 1.26.0

@@ -43,7 +43,7 @@ func put(t *testing.T, store *memstore.Store, table, key, node, value string) {
 }
 
 // TestAudiences: for whom kubelets get tokens of their Pods. The rest of what the plugin decides is
-// held against kube-apiserver by test/golden/testdata/noderestriction.txt.
+// held against kube-apiserver by test/system/golden/testdata/noderestriction.txt.
 func TestAudiences(t *testing.T) {
 	store := memstore.New()
 	t.Cleanup(func() { _ = store.Close() })

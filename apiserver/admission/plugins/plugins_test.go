@@ -86,9 +86,9 @@ var withoutStory = map[string]string{
 }
 
 // TestStories: of each plugin that does something a story tells how kube-apiserver answers
-// (package test/golden).
+// (package test/system/golden).
 func TestStories(t *testing.T) {
-	files, err := filepath.Glob("../../../test/golden/testdata/*.txt")
+	files, err := filepath.Glob("../../../test/system/golden/testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no stories: %v", err)
 	}

@@ -25,7 +25,7 @@ func TestUpstream(t *testing.T) {
 	var root struct{ Paths map[string]any }
 	read(t, h, "/openapi/v3", &root)
 	var models, operations []string
-	others := others(registry.All()) // test/golden compares these
+	others := others(registry.All()) // test/system/golden compares these
 	for name := range root.Paths {
 		if _, other := others[name]; other {
 			continue

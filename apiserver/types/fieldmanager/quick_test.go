@@ -35,7 +35,7 @@ func samples(t testing.TB) (out []sample) {
 		t.Fatal(err)
 	}
 	managers := map[apischema.GroupVersionKind]*Manager{}
-	files, err := filepath.Glob("../../../test/kubectl/testdata/manifests/*/*.yaml")
+	files, err := filepath.Glob("../../../test/system/kubectl/testdata/manifests/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/harness/cluster"
 )
 
 // mostOfSample bounds an object that is changed: some definitions have more than a megabyte, and
@@ -25,7 +25,7 @@ func readInstalled(ctx context.Context, b both, w *world) ([]*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	modules, err := table(filepath.Join(root, "test/ecosystem/testdata/modules.txt"))
+	modules, err := table(filepath.Join(root, "test/modules/ecosystem/testdata/modules.txt"))
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +108,11 @@ func table(file string) (lines [][]string, err error) {
 	return lines, nil
 }
 
-// download is where a module lies, of which test/ecosystem says version and hash.
+// download is where a module lies, of which test/modules/ecosystem says version and hash.
 func download(ctx context.Context, modules [][]string, name string) (string, error) {
 	i := slices.IndexFunc(modules, func(m []string) bool { return m[0] == name })
 	if i < 0 {
-		return "", fmt.Errorf("test/ecosystem has no module %s", name)
+		return "", fmt.Errorf("test/modules/ecosystem has no module %s", name)
 	}
 	m := modules[i]
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", m[1]+"@"+m[2])

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/harness/cluster"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }

@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/harness/cluster"
 )
 
 // sample is an object that somebody else wrote.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test/cluster"
-	"github.com/quorate/quorate/test/kubeapiserver"
+	"github.com/quorate/quorate/test/harness/cluster"
+	"github.com/quorate/quorate/test/harness/kubeapiserver"
 )
 
 // server is one that requests are sent to.

@@ -6,7 +6,7 @@ import (
 	"github.com/quorate/quorate/test/judges"
 )
 
-// blind are the texts of test/check that break a promise which etcd's judges are not told of.
+// blind are the texts of test/judges/check that break a promise which etcd's judges are not told of.
 var blind = map[string]string{
 	"good-nolog":          noLog,
 	"nolog-missing-event": noLog,

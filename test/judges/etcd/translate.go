@@ -14,9 +14,9 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 	"go.uber.org/zap"
 
-	"github.com/quorate/quorate/test/history"
-	"github.com/quorate/quorate/test/history/dense"
 	"github.com/quorate/quorate/test/judges"
+	"github.com/quorate/quorate/test/judges/history"
+	"github.com/quorate/quorate/test/judges/history/dense"
 )
 
 // Judge has etcd's validators judge a history: an error says what they refused. What they
