@@ -38,10 +38,7 @@ func (b *base) Announced() bool {
 }
 
 func (a announcer) once(ctx context.Context) error {
-	conf, err := a.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := a.raft.Members()
 	own, in := conf.Find(a.id.ID())
 	if !in {
 		return errors.New("this node is not in the configuration")

@@ -28,10 +28,7 @@ func (a autopilot) run(ctx context.Context) {
 
 // promoteStable promotes at most one node.
 func (a autopilot) promoteStable(ctx context.Context) error {
-	conf, err := a.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := a.raft.Members()
 	waiting := false
 	for _, s := range conf.Servers {
 		waiting = waiting || !s.Voter && a.wantsVote(s.ID)
@@ -44,10 +41,7 @@ func (a autopilot) promoteStable(ctx context.Context) error {
 		return err
 	}
 	defer a.unlockChanges()
-	f, err := a.survey(ctx)
-	if err != nil {
-		return err
-	}
+	f := a.survey(ctx)
 	for _, s := range f.conf.Servers {
 		if s.Voter || !a.wantsVote(s.ID) || !f.stable(s.ID) {
 			continue

@@ -135,10 +135,7 @@ func (c *changes) lead(ctx context.Context, req *proto.ChangeRequest) error {
 	if req.Kind == proto.ChangeKind_CHANGE_ADD {
 		return c.add(ctx, req.Member)
 	}
-	f, err := c.survey(ctx)
-	if err != nil {
-		return err
-	}
+	f := c.survey(ctx)
 	if req.Kind == proto.ChangeKind_CHANGE_TRANSFER && req.Member.GetNodeId() == "" && req.Member.GetName() == "" {
 		return c.transferLocked(ctx, f, "", "")
 	}
@@ -182,10 +179,7 @@ func (c *changes) checkReached(ctx context.Context, p *proto.Member) error {
 	if checkMember(p) != nil || p.PeerAddress == "" {
 		return nil
 	}
-	conf, err := c.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := c.raft.Members()
 	_, member := conf.Find(id)
 	_, taken := duplicateAddress(conf, id, p.PeerAddress)
 	_, gone := c.kv.Get(TableRemoved, p.NodeId)
@@ -209,10 +203,7 @@ func (c *changes) add(ctx context.Context, p *proto.Member) error {
 	if _, gone := c.kv.Get(TableRemoved, p.NodeId); gone {
 		return fmt.Errorf("add %s: %w", id, ErrRemoved)
 	}
-	conf, err := c.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := c.raft.Members()
 	old, member := conf.Find(id)
 	address := p.PeerAddress
 	if other, ok := duplicateAddress(conf, id, address); ok {
@@ -224,6 +215,7 @@ func (c *changes) add(ctx context.Context, p *proto.Member) error {
 	if cluster, _ := c.raft.Features(); !member && p.FeatureVersion < cluster {
 		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, p.FeatureVersion, cluster, ErrTooOld)
 	}
+	var err error
 	switch {
 	case member && old.Address == address:
 		return nil

@@ -124,8 +124,8 @@ func (s *stateCheck) run(ctx context.Context) error {
 			return s.condemn(ctx, e)
 		case <-t.C:
 		}
-		conf, err := s.raft.Members()
-		if err != nil || len(conf.Servers) < 2 {
+		conf := s.raft.Members()
+		if len(conf.Servers) < 2 {
 			continue
 		}
 		s.examine(conf, s.askAll(ctx, conf.Servers))
@@ -188,10 +188,7 @@ func (b *base) WrongStates() map[proto.NodeID]WrongState {
 	if err != nil || len(raw) == 0 {
 		return nil
 	}
-	conf, err := b.raft.Members()
-	if err != nil {
-		return nil
-	}
+	conf := b.raft.Members()
 	out := make(map[proto.NodeID]WrongState, len(raw))
 	for _, s := range conf.Servers {
 		v, reported := raw[string(s.ID)]

@@ -26,10 +26,7 @@ func (f featureRaiser) raise(ctx context.Context) error {
 		return err
 	}
 	defer f.unlockChanges()
-	conf, err := f.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := f.raft.Members()
 	cluster, version := f.raft.Features()
 	answers := f.askAll(ctx, conf.Servers)
 	for _, s := range conf.Servers {

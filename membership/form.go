@@ -64,10 +64,7 @@ func (f forming) run(ctx context.Context) error {
 // step makes one round. It is done when the configuration includes this
 // node and the cluster has a name. Only errors that time cannot heal are errors.
 func (f forming) step(ctx context.Context) (done bool, why string, err error) {
-	conf, err := f.raft.Members()
-	if err != nil {
-		return false, "", fmt.Errorf("form: %w", err)
-	}
+	conf := f.raft.Members()
 	if c := f.raft.Cluster(); c != "" && f.id.Cluster() != c {
 		// The replicated state knows better, for instance after a restore.
 		f.id.setCluster(c)

@@ -18,11 +18,8 @@ type health struct {
 }
 
 // survey asks every member for its status and returns the facts for a decision.
-func (c *changes) survey(ctx context.Context) (facts, error) {
-	conf, err := c.raft.Members()
-	if err != nil {
-		return facts{}, err
-	}
+func (c *changes) survey(ctx context.Context) facts {
+	conf := c.raft.Members()
 	own := c.raft.Status(ctx) // before the questions, so a lag can only be too large
 	answers := c.askAll(ctx, conf.Servers)
 	now := c.opt.Now()
@@ -56,7 +53,7 @@ func (c *changes) survey(ctx context.Context) (facts, error) {
 	if 2*missing >= voters && missing > 0 {
 		c.quorum.suspect() // who is missing is known when the lease ends, and writes fail
 	}
-	return facts{self: c.id.ID(), conf: conf, health: maps.Clone(next), limits: c.opt.Limits, now: now, names: c.names()}, nil
+	return facts{self: c.id.ID(), conf: conf, health: maps.Clone(next), limits: c.opt.Limits, now: now, names: c.names()}
 }
 
 // names are the members' names, as far as they are known.

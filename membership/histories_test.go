@@ -192,7 +192,7 @@ func (w *world) formed(names []string) {
 // members is the configuration as the first machine has it.
 func (w *world) members(names []string) []string {
 	mc := w.machine(names[0])
-	conf, _ := fakeRaft{mc}.Members()
+	conf := fakeRaft{mc}.Members()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string

@@ -39,7 +39,7 @@ func (c Configuration) Find(id proto.NodeID) (Server, bool) {
 type Consensus interface {
 	// Members returns the latest configuration, committed or not; an empty one
 	// before there is any. It answers from memory.
-	Members() (Configuration, error)
+	Members() Configuration
 	// Committed returns the newest configuration that this node's state knows to be
 	// committed, without its index; an empty one before there is any.
 	Committed() Configuration

@@ -70,8 +70,8 @@ func (w placeWatch) run(ctx context.Context) error {
 	tick := min(placeEvery, w.opt.Tick)
 	var leaderless time.Duration
 	for sleep(ctx, tick, nil) == nil {
-		conf, err := w.raft.Members()
-		if err != nil || len(conf.Servers) == 0 {
+		conf := w.raft.Members()
+		if len(conf.Servers) == 0 {
 			continue
 		}
 		if id, _ := w.raft.Leader(); id != "" {

@@ -49,11 +49,7 @@ func (s *search) leave() {
 }
 
 func (s *search) once(ctx context.Context) {
-	conf, err := s.raft.Members()
-	if err != nil {
-		s.log.Debug("cannot search for the members", "err", err)
-		return
-	}
+	conf := s.raft.Members()
 	ask := map[string]bool{}
 	for _, addr := range s.opt.Join {
 		ask[addr] = true
@@ -74,8 +70,8 @@ func (s *search) once(ctx context.Context) {
 
 // found notes where a member is that has just said so itself.
 func (b *base) found(p *proto.Member) {
-	conf, err := b.raft.Members()
-	if err != nil || p.PeerAddress == "" || p.NodeId == string(b.id.ID()) {
+	conf := b.raft.Members()
+	if p.PeerAddress == "" || p.NodeId == string(b.id.ID()) {
 		return
 	}
 	i := slices.IndexFunc(conf.Servers, func(s Server) bool { return string(s.ID) == p.NodeId })

@@ -93,10 +93,7 @@ func (m *Manager) Change(ctx context.Context, req *proto.ChangeRequest) (*proto.
 	if err != nil {
 		return nil, err
 	}
-	conf, err := m.raft.Members()
-	if err != nil {
-		return nil, toStatus(err)
-	}
+	conf := m.raft.Members()
 	if _, ok := conf.Find(id); !ok {
 		return nil, status.Errorf(codes.PermissionDenied, "node %s %s", id, ErrNotMember)
 	}

@@ -31,8 +31,8 @@ func (w silenceWatch) run(ctx context.Context) {
 	var s silences
 	var asked time.Time
 	for sleep(ctx, every, nil) == nil {
-		conf, err := w.raft.Members()
-		if err != nil || !w.raft.IsLeader() || !slices.ContainsFunc(conf.Servers, func(s Server) bool { return !s.Voter }) {
+		conf := w.raft.Members()
+		if !w.raft.IsLeader() || !slices.ContainsFunc(conf.Servers, func(s Server) bool { return !s.Voter }) {
 			s = silences{}
 			continue
 		}
@@ -126,10 +126,7 @@ func (w silenceWatch) removeDead(ctx context.Context, id proto.NodeID, after tim
 		return err
 	}
 	defer w.unlockChanges()
-	f, err := w.survey(ctx)
-	if err != nil {
-		return err
-	}
+	f := w.survey(ctx)
 	target, member := f.conf.Find(id)
 	if !member || target.Voter || f.health[id].alive {
 		return nil
@@ -143,10 +140,8 @@ func (w silenceWatch) removeDead(ctx context.Context, id proto.NodeID, after tim
 
 // noteCaller notes that a member is alive.
 func (m *Manager) noteCaller(id proto.NodeID) {
-	if conf, err := m.raft.Members(); err == nil {
-		if _, member := conf.Find(id); member {
-			m.callers.note(id)
-		}
+	if _, member := m.raft.Members().Find(id); member {
+		m.callers.note(id)
 	}
 }
 

@@ -66,10 +66,7 @@ func TestStepDown(t *testing.T) {
 	w, all := three(t)
 	w.stop(all[1])
 	lead := all[0].node
-	f, err := lead.survey(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := lead.survey(t.Context())
 	dead := f.health[all[2].id]
 	dead.alive = false
 	f.health[all[2].id] = dead

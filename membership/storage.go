@@ -25,11 +25,12 @@ func (s storageAgreement) run(ctx context.Context) {
 			asked = time.Time{}
 			return nil
 		}
-		conf, err := s.raft.Members()
-		if err != nil || conf.Index == index && time.Since(asked) < storageTicks*s.opt.Tick {
-			return err
+		conf := s.raft.Members()
+		if conf.Index == index && time.Since(asked) < storageTicks*s.opt.Tick {
+			return nil
 		}
-		if err = s.agree(ctx, conf); err == nil {
+		err := s.agree(ctx, conf)
+		if err == nil {
 			asked, index = time.Now(), conf.Index
 		}
 		return err

@@ -62,10 +62,7 @@ func (p keyPublisher) once(ctx context.Context, key []byte) error {
 	if have, _ := p.kv.Get(TableTokenKeys, id); bytes.Equal(have, want) || IsRemoved(p.kv, p.id.ID()) {
 		return nil
 	}
-	conf, err := p.raft.Members()
-	if err != nil {
-		return err
-	}
+	conf := p.raft.Members()
 	if _, in := conf.Find(p.id.ID()); !in {
 		return nil // removed, or not added yet
 	}

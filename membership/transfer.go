@@ -63,10 +63,7 @@ func (c *changes) StepDown(ctx context.Context) error {
 	if !c.raft.IsLeader() {
 		return nil
 	}
-	conf, err := c.raft.Members()
-	if err != nil {
-		return fmt.Errorf("step down: %w", err)
-	}
+	conf := c.raft.Members()
 	if !slices.ContainsFunc(conf.Servers, func(s Server) bool { return s.Voter && s.ID != c.id.ID() }) {
 		return nil
 	}
@@ -78,11 +75,8 @@ func (c *changes) StepDown(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		ask, cancel = context.WithTimeout(ctx, time.Until(deadline)/stepDownShare)
 	}
-	f, err := c.survey(ask)
+	f := c.survey(ask)
 	cancel()
-	if err != nil {
-		return err
-	}
 	return c.transferLocked(ctx, f, "", "")
 }
 

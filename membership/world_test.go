@@ -427,10 +427,10 @@ type fakeRaft struct{ mc *machine }
 
 func (r fakeRaft) lock() func() { r.mc.w.mu.Lock(); return r.mc.w.mu.Unlock }
 
-func (r fakeRaft) Members() (Configuration, error) {
+func (r fakeRaft) Members() Configuration {
 	defer r.lock()()
 	r.mc.leaderLocked()
-	return r.mc.conf, nil
+	return r.mc.conf
 }
 
 func (r fakeRaft) Committed() Configuration {

@@ -85,13 +85,13 @@ type consensus struct {
 	identity *membership.Identity
 }
 
-func (c consensus) Members() (membership.Configuration, error) {
-	index, servers, err := c.Store.Members()
+func (c consensus) Members() membership.Configuration {
+	index, servers := c.Store.Members()
 	out := membership.Configuration{Index: index}
 	for _, s := range servers {
 		out.Servers = append(out.Servers, membership.Server(s))
 	}
-	return out, err
+	return out
 }
 
 func (c consensus) Committed() membership.Configuration {

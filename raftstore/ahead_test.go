@@ -41,48 +41,12 @@ func TestWritesGoAhead(t *testing.T) {
 		noError(t, err)
 		fastest = min(fastest, time.Since(began))
 	}
-	t.Logf("a write took %s where a disk takes %s; %d messages went ahead", fastest, disk, leader.transport.wentAhead.Load())
+	t.Logf("a write took %s where a disk takes %s; %d messages went ahead", fastest, disk, leader.transport.WentAhead())
 	if fastest < disk || fastest >= 2*disk {
 		t.Errorf("the fastest write took %s, want less than two syncs of %s", fastest, disk)
 	}
-	if leader.transport.wentAhead.Load() == 0 {
+	if leader.transport.WentAhead() == 0 {
 		t.Error("nothing went ahead")
-	}
-}
-
-// TestNothingGoesAheadOfAFastDisk: where it would not help it is not sent.
-func TestNothingGoesAheadOfAFastDisk(t *testing.T) {
-	var w writeTime
-	for range 100 {
-		w.observe(aheadFrom / 2)
-	}
-	if w.long() {
-		t.Error("half of the time is long")
-	}
-	for range 100 {
-		w.observe(2 * aheadFrom)
-	}
-	if !w.long() {
-		t.Error("twice the time is not long")
-	}
-}
-
-// TestMayGoAhead: which entries do.
-func TestMayGoAhead(t *testing.T) {
-	command := func(size int) *raft.Log { return &raft.Log{Type: raft.LogCommand, Data: make([]byte, size)} }
-	for name, row := range map[string]struct {
-		logs []*raft.Log
-		want bool
-	}{
-		"a command":            {[]*raft.Log{command(1)}, true},
-		"as much as may be":    {[]*raft.Log{command(aheadBytes / 2), command(aheadBytes / 2)}, true},
-		"one byte more":        {[]*raft.Log{command(aheadBytes), command(1)}, false},
-		"a configuration":      {[]*raft.Log{{Type: raft.LogConfiguration}}, false},
-		"a noop behind others": {[]*raft.Log{command(1), {Type: raft.LogNoop}}, false},
-	} {
-		if got := mayGoAhead(row.logs); got != row.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
 
@@ -96,28 +60,23 @@ func TestNothingGoesAheadToOthers(t *testing.T) {
 		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
 		noError(t, err)
 	}
-	index, _, err := leader.Members()
-	noError(t, err)
+	index, _ := leader.Members()
 	noError(t, leader.RemoveServer(c.ctx(), removed.id, index))
-	at := leader.raft.LastIndex()
-	acked := func() uint64 {
-		leader.transport.mu.Lock()
-		defer leader.transport.mu.Unlock()
-		return leader.transport.peers[raft.ServerID(removed.id)].acked
-	}
+	at := leader.node.Raft().LastIndex()
+	acked := func() uint64 { return leader.transport.Progress(raft.ServerID(removed.id)).Acked }
 	c.eventually("the removed node knows that it is", func() error {
 		if n := acked(); n < at {
 			return fmt.Errorf("it has %d of %d", n, at)
 		}
 		return nil
 	})
-	before := leader.transport.wentAhead.Load()
+	before := leader.transport.WentAhead()
 	for i := range 4 {
 		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("later", i), "v"))
 		noError(t, err)
 	}
 	c.eventually("something goes ahead to the other one", func() error {
-		if leader.transport.wentAhead.Load() == before {
+		if leader.transport.WentAhead() == before {
 			return fmt.Errorf("nothing since %d", before)
 		}
 		return nil

@@ -54,7 +54,7 @@ func TestAliveBehindAnEmptyEntry(t *testing.T) {
 			continue
 		}
 		c.eventually("an entry is committed that the state machine does not see", func() error {
-			if commit, applied := m.raft.CommitIndex(), uint64(m.Applied()); commit <= applied {
+			if commit, applied := m.node.Raft().CommitIndex(), uint64(m.Applied()); commit <= applied {
 				return fmt.Errorf("commit %d, applied %d", commit, applied)
 			}
 			return nil
@@ -64,7 +64,7 @@ func TestAliveBehindAnEmptyEntry(t *testing.T) {
 	for end := time.Now().Add(4 * limit); time.Now().Before(end); time.Sleep(limit / 10) {
 		for _, m := range c.nodes {
 			if m != leader && !m.Alive(limit) {
-				t.Fatalf("%s counts as dead: commit %d, applied %d", m.id, m.raft.CommitIndex(), m.Applied())
+				t.Fatalf("%s counts as dead: commit %d, applied %d", m.id, m.node.Raft().CommitIndex(), m.Applied())
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func TestHungStateMachineIsNotAlive(t *testing.T) {
 	}()
 	c.eventually("it counts as dead", func() error {
 		if m.Alive(50 * time.Millisecond) {
-			return fmt.Errorf("commit %d, applied %d", m.raft.CommitIndex(), m.Applied())
+			return fmt.Errorf("commit %d, applied %d", m.node.Raft().CommitIndex(), m.Applied())
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // batches forms what Raft writes, syncs and sends at once. Raft's main loop takes all that waits
@@ -72,62 +73,62 @@ const (
 
 // leave is called by who does not wait any more. Raft may still have the frame in its buffer, for as long
 // as a disk hangs, so it goes on to count as in flight until it is answered.
-func (s *Store) leave(p *proposal) {
-	s.inFlight.Add(int64(len(p.frame)))
+func (a *proposals) leave(p *proposal) {
+	a.inFlight.Add(int64(len(p.frame)))
 	if !p.fate.CompareAndSwap(0, left) {
-		s.inFlight.Add(-int64(len(p.frame)))
+		a.inFlight.Add(-int64(len(p.frame)))
 	}
 }
 
 // answer gives a proposal its answer, for which it waits.
-func (s *Store) answer(p *proposal, future raft.ApplyFuture) {
+func (a *proposals) answer(p *proposal, future raft.ApplyFuture) {
 	p.r, p.err = outcome(future)
-	s.answered(p)
+	a.answered(p)
 }
 
 // refuse answers a proposal that Raft is not given.
-func (s *Store) refuse(p *proposal, err error) {
+func (a *proposals) refuse(p *proposal, err error) {
 	p.err = err
-	s.answered(p)
+	a.answered(p)
 }
 
-func (s *Store) answered(p *proposal) {
+func (a *proposals) answered(p *proposal) {
 	if p.then != nil {
 		p.then(p) // nobody else waits for it
 		return
 	}
 	if !p.fate.CompareAndSwap(0, answered) {
-		s.inFlight.Add(-int64(len(p.frame)))
+		a.inFlight.Add(-int64(len(p.frame)))
 	}
 	close(p.done)
 }
 
 // apply appends a frame to this leader's log and waits until it is applied here, Raft has given it
 // up, or ctx or this store ends.
-func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
+func (a *proposals) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	p := &proposal{frame: frame, since: time.Now(), done: make(chan struct{})}
-	s.begin(p)
+	a.begin(p)
 	select {
 	case <-p.done:
 		return p.r, p.err
 	case <-ctx.Done():
-		s.leave(p)
+		a.leave(p)
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
-	case <-s.ended:
+	case <-a.node.Ended():
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, ErrClosed)
 	}
 }
 
 // begin has a proposal given to Raft, now or with others, and does not wait. One with then is answered
 // whatever happens, by another goroutine or before begin returns.
-func (s *Store) begin(p *proposal) {
-	s.applying.Add(1)
-	batch, ok := s.batches.add(p, &s.writeTime, s.holdEnds)
+func (a *proposals) begin(p *proposal) {
+	a.applying.Add(1)
+	batch, ok := a.batches.add(p, &a.writeTime, a.holdEnds)
 	switch {
 	case !ok && p.then != nil:
 		p.endsWithStore()
 	case batch != nil:
-		go s.give(batch) // of its own: a future of Raft cannot be cancelled
+		go a.give(batch) // of its own: a future of Raft cannot be cancelled
 	}
 }
 
@@ -138,13 +139,13 @@ func (p *proposal) endsWithStore() {
 }
 
 // hold is how long a proposal may wait for those before it.
-func hold(w *writeTime) time.Duration {
-	return min(holdFor+holdWrites*time.Duration(w.nanos.Load()), holdMost)
+func hold(w *replication.WriteTime) time.Duration {
+	return min(holdFor+holdWrites*w.Mean(), holdMost)
 }
 
 // add returns the batch that goes now, if any. log is what writes of it take. It is not ok at the end
 // of the store, which apply looks at.
-func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) (batch []*proposal, ok bool) {
+func (b *batches) add(p *proposal, log *replication.WriteTime, holdEnds func()) (batch []*proposal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -153,7 +154,7 @@ func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) (batch []*pr
 	b.waiting = append(b.waiting, p)
 	b.load += (16*(b.underWay+len(b.waiting)) - b.load) / 16
 	switch {
-	case b.underWay == 0 || b.load < 16*fewUnderWay && !log.long():
+	case b.underWay == 0 || b.load < 16*fewUnderWay && !log.Long():
 		return b.take(), true
 	case len(b.waiting) > 1: // the timer runs, or the first one waits for room
 	case b.timer == nil:
@@ -222,15 +223,15 @@ func (b *batches) close() {
 
 // holdEnds is called when the timer ends, on a goroutine of its own. If it comes late, those who wait
 // since then wait for less.
-func (s *Store) holdEnds() {
-	s.batches.mu.Lock()
-	batch := s.batches.take()
-	s.batches.mu.Unlock()
-	s.give(batch)
+func (a *proposals) holdEnds() {
+	a.batches.mu.Lock()
+	batch := a.batches.take()
+	a.batches.mu.Unlock()
+	a.give(batch)
 }
 
 // give gives a batch to Raft and hands out the answers, and then what came meanwhile.
-func (s *Store) give(batch []*proposal) {
+func (a *proposals) give(batch []*proposal) {
 	for len(batch) > 0 {
 		n, bytes := len(batch), 0
 		for _, p := range batch {
@@ -239,30 +240,30 @@ func (s *Store) give(batch []*proposal) {
 		var alone sync.WaitGroup
 		given, futures := batch[:0], make([]raft.ApplyFuture, 0, n)
 		for _, p := range batch {
-			if err := s.hasRoom(p.frame); err != nil {
-				s.refuse(p, err)
+			if err := a.disks.hasRoom(p.frame); err != nil {
+				a.refuse(p, err)
 				continue
 			}
-			began, patience := time.Now(), max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since))
-			future := s.raft.Apply(p.frame, patience)
-			endsWith(future, s.ended)
+			began, patience := time.Now(), max(time.Millisecond, a.cfg.Timing.NoLeader-time.Since(p.since))
+			future := a.node.Raft().Apply(p.frame, patience)
+			endsWith(future, a.node.Ended())
 			if time.Since(began) >= patience {
 				// Most likely Raft has not taken it, for its buffer is full. That is said at once,
 				// and not when those before it are answered.
-				alone.Go(func() { s.answer(p, future) })
+				alone.Go(func() { a.answer(p, future) })
 				continue
 			}
 			given, futures = append(given, p), append(futures, future)
 		}
 		for i, p := range given {
-			s.answer(p, futures[i])
+			a.answer(p, futures[i])
 		}
 		alone.Wait()
-		batch = s.batches.answered(n, bytes)
-		if s.applying.Add(-int64(n)) == 0 {
-			s.transport.wakeUp()
+		batch = a.batches.answered(n, bytes)
+		if a.applying.Add(-int64(n)) == 0 {
+			a.transport.WakeUp()
 		}
-		s.batches.giving.Done()
+		a.batches.giving.Done()
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
+
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // Where many are under way on average, one proposal goes alone, those that come meanwhile go together
@@ -23,7 +25,7 @@ func TestBatches(t *testing.T) {
 		b := batches{load: 1000 * fewUnderWay}
 		held := make(chan int, 10) // sizes of what went because the timer ended
 		add := func() []*proposal {
-			batch, _ := b.add(&proposal{}, &writeTime{}, func() {
+			batch, _ := b.add(&proposal{}, &replication.WriteTime{}, func() {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				held <- len(b.take())
@@ -72,7 +74,7 @@ func TestBatches(t *testing.T) {
 func TestFewDoNotWait(t *testing.T) {
 	var b batches
 	size := func() int {
-		batch, _ := b.add(&proposal{}, &writeTime{}, func() {})
+		batch, _ := b.add(&proposal{}, &replication.WriteTime{}, func() {})
 		return len(batch)
 	}
 	for i := range 1000 {
@@ -98,12 +100,14 @@ func TestFewDoNotWait(t *testing.T) {
 // Where a write of the log takes long, one that is under way is waited for, and for as long as a batch takes there.
 func TestBatchesOnSlowDisks(t *testing.T) {
 	for _, c := range []struct{ write, hold time.Duration }{
-		{aheadFrom, 5 * time.Millisecond}, {20 * time.Millisecond, 62 * time.Millisecond}, {time.Second, holdMost}, {time.Hour, holdMost},
+		{time.Millisecond, 5 * time.Millisecond}, {20 * time.Millisecond, 62 * time.Millisecond}, {time.Second, holdMost}, {time.Hour, holdMost},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var b batches
-			var log writeTime
-			log.nanos.Store(int64(c.write))
+			var log replication.WriteTime
+			for range 1000 {
+				log.Observe(c.write + 8) // the mean comes as near as seven
+			}
 			held := make(chan time.Duration, 1)
 			began := time.Now()
 			ends := func() { held <- time.Since(began) }
@@ -112,7 +116,7 @@ func TestBatchesOnSlowDisks(t *testing.T) {
 			if len(first) != 1 || len(second) != 0 {
 				t.Errorf("%v: batches of %d and %d, want 1 and none", c.write, len(first), len(second))
 			}
-			if got := <-held; got != c.hold {
+			if got := <-held; got.Round(time.Microsecond) != c.hold {
 				t.Errorf("%v: held for %v, want %v", c.write, got, c.hold)
 			}
 		})
@@ -153,7 +157,7 @@ func TestBatchesAreBounded(t *testing.T) {
 				case 0, 1:
 					p := &proposal{frame: frame[:[]int{100, 1 << 20, 3 << 20, rng.IntN(len(frame)), len(frame)}[rng.IntN(5)]]}
 					added = append(added, p)
-					batch, _ := b.add(p, &writeTime{}, ended)
+					batch, _ := b.add(p, &replication.WriteTime{}, ended)
 					give(batch)
 				case 2:
 					time.Sleep(holdFor)
@@ -209,9 +213,9 @@ func TestLargeProposalsTakeTurns(t *testing.T) {
 		})
 	}
 	state := func() (n, waiting, bytes int) {
-		m.batches.mu.Lock()
-		defer m.batches.mu.Unlock()
-		return m.batches.underWay, len(m.batches.waiting), m.batches.bytes
+		m.proposals.batches.mu.Lock()
+		defer m.proposals.batches.mu.Unlock()
+		return m.proposals.batches.underWay, len(m.proposals.batches.waiting), m.proposals.batches.bytes
 	}
 	c.eventually("all proposals wait", func() error {
 		if n, waiting, _ := state(); n+waiting != writers {
@@ -250,7 +254,7 @@ func TestProposalsShareWrites(t *testing.T) {
 			})
 		}
 		c.eventually("all proposals wait", func() error {
-			if n := m.applying.Load(); n != writers {
+			if n := m.proposals.applying.Load(); n != writers {
 				return fmt.Errorf("%d do", n)
 			}
 			return nil
@@ -286,9 +290,9 @@ func TestLeftProposalsCount(t *testing.T) {
 	hang.Lock()
 	for i := range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
-		before := m.applying.Load()
+		before := m.proposals.applying.Load()
 		go func() {
-			for m.applying.Load() == before {
+			for m.proposals.applying.Load() == before {
 				runtime.Gosched()
 			}
 			cancel()
@@ -298,12 +302,12 @@ func TestLeftProposalsCount(t *testing.T) {
 		}
 		cancel()
 	}
-	if n := m.inFlight.Load(); n < 5*10 {
+	if n := m.proposals.inFlight.Load(); n < 5*10 {
 		t.Errorf("%d bytes are in flight while Raft holds five entries", n)
 	}
 	hang.Unlock()
 	c.eventually("nothing is in flight", func() error {
-		if n := m.inFlight.Load(); n != 0 {
+		if n := m.proposals.inFlight.Load(); n != 0 {
 			return fmt.Errorf("%d bytes", n)
 		}
 		return nil
@@ -323,21 +327,21 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch = append(batch, &proposal{frame: proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), since: time.Now(), done: make(chan struct{})})
+		batch = append(batch, &proposal{frame: proto.InTerm(frame, proto.Term(m.node.Raft().CurrentTerm())), since: time.Now(), done: make(chan struct{})})
 	}
 	hang.Lock()
-	m.applying.Add(int64(len(batch)))
-	m.batches.mu.Lock()
-	m.batches.underWay += len(batch)
+	m.proposals.applying.Add(int64(len(batch)))
+	m.proposals.batches.mu.Lock()
+	m.proposals.batches.underWay += len(batch)
 	for _, p := range batch {
-		m.batches.bytes += len(p.frame)
+		m.proposals.batches.bytes += len(p.frame)
 	}
-	m.batches.giving.Add(1)
-	m.batches.mu.Unlock()
+	m.proposals.batches.giving.Add(1)
+	m.proposals.batches.mu.Unlock()
 	given := make(chan struct{})
 	go func() {
 		defer close(given)
-		m.give(slices.Clone(batch))
+		m.proposals.give(slices.Clone(batch))
 	}()
 	<-batch[7].done
 	if err := batch[7].err; !errors.Is(err, errNotSent) {

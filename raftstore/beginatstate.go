@@ -59,20 +59,20 @@ func (s *Store) writeSnapshot() {
 		return
 	}
 	// Before anything is applied Raft has nothing to take a snapshot of.
-	if err := s.WaitApplied(s.ctx, s.Applied()+1); err != nil {
+	if err := s.WaitApplied(s.node.Context(), s.Applied()+1); err != nil {
 		return
 	}
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for s.snapshots.Written() < began {
-		err := s.awaitFuture(s.raft.Snapshot())
+		err := s.node.Await(s.node.Raft().Snapshot())
 		if err == nil {
 			return
 		}
 		// Such as that members are being changed.
 		s.cfg.Logger.Debug("no snapshot could be taken after the start; trying again", "err", err)
 		select {
-		case <-s.ctx.Done():
+		case <-s.node.Context().Done():
 			return
 		case <-again.C:
 		}

@@ -82,7 +82,7 @@ func TestCloseWhileReceiving(t *testing.T) {
 		}, &resp, data)
 	}()
 	c.eventually("the snapshot begins", func() error {
-		if m.raft.CurrentTerm() < 100 {
+		if m.node.Raft().CurrentTerm() < 100 {
 			return errors.New("not yet")
 		}
 		return nil

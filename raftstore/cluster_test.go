@@ -201,7 +201,7 @@ func (c *cluster) leader() *testNode {
 // vote yet would wait for their election timeouts, which no test lives to see.
 func (c *cluster) endLostElection(m *testNode, since map[*testNode]time.Time) {
 	switch first, seen := since[m]; {
-	case m.raft.State() != raft.Candidate:
+	case m.node.Raft().State() != raft.Candidate:
 		delete(since, m)
 	case !seen:
 		since[m] = time.Now()
@@ -218,7 +218,7 @@ func (c *cluster) makeLeader(id proto.NodeID) {
 	c.t.Helper()
 	// One that campaigned beside the leader, and lost, is a candidate for an election timeout, and cannot be asked to
 	// campaign again.
-	if m := c.nodes[id]; m.raft.State() == raft.Candidate {
+	if m := c.nodes[id]; m.node.Raft().State() == raft.Candidate {
 		c.close(m)
 		c.open(m)
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/proto"
+
+	"github.com/quorate/quorate/raftstore/exchange"
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // TestCommitInTheAnswer: a follower that writes learns from the answers what is committed. With two voters it has every entry
@@ -20,11 +23,8 @@ func TestCommitInTheAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually("the follower is told of all before", func() error {
-		tr := leader.transport
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		if p := tr.peers[raft.ServerID(follower.id)]; p.busy || p.commit < leader.raft.CommitIndex() {
-			return fmt.Errorf("of %d", p.commit)
+		if p := leader.transport.Progress(raft.ServerID(follower.id)); p.Busy || p.Commit < leader.node.Raft().CommitIndex() {
+			return fmt.Errorf("of %d", p.Commit)
 		}
 		return nil
 	})
@@ -57,7 +57,7 @@ func TestCommitAnswered(t *testing.T) {
 	if err := follower.WaitApplied(c.ctx(), r.Revision); err != nil {
 		t.Fatal(err)
 	}
-	before := follower.raft.LastIndex()
+	before := follower.node.Raft().LastIndex()
 	for _, m := range c.nodes {
 		if m != leader && m != follower {
 			c.close(m) // two of five commit nothing
@@ -74,28 +74,28 @@ func TestCommitAnswered(t *testing.T) {
 		<-proposed
 	}()
 	c.eventually("the follower has the entry", func() error {
-		if last := follower.raft.LastIndex(); last <= before {
+		if last := follower.node.Raft().LastIndex(); last <= before {
 			return fmt.Errorf("its last one is %d", last)
 		}
 		return nil
 	})
-	last, term := follower.raft.LastIndex(), follower.raft.CurrentTerm()
-	commit := follower.raft.CommitIndex()
-	for name, said := range map[string]committed{
-		"beyond the log":     {leader.id, term, last + 1},
-		"of another node":    {follower.id, term, last},
-		"of an earlier term": {leader.id, term - 1, last},
-		"of a later term":    {leader.id, term + 1, last},
+	last, term := follower.node.Raft().LastIndex(), follower.node.Raft().CurrentTerm()
+	commit := follower.node.Raft().CommitIndex()
+	for name, said := range map[string]exchange.Committed{
+		"beyond the log":     {Leader: leader.id, Term: term, Index: last + 1},
+		"of another node":    {Leader: follower.id, Term: term, Index: last},
+		"of an earlier term": {Leader: leader.id, Term: term - 1, Index: last},
+		"of a later term":    {Leader: leader.id, Term: term + 1, Index: last},
 	} {
-		follower.transport.commitAnswered(said)
-		follower.raft.VerifyLeader().Error() // Raft's main loop has taken what came before
-		if got := follower.raft.CommitIndex(); got != commit || follower.raft.CurrentTerm() != term {
-			t.Fatalf("%s: index %d is committed, was %d; term %d", name, got, commit, follower.raft.CurrentTerm())
+		follower.transport.CommitAnswered(said)
+		follower.node.Raft().VerifyLeader().Error() // Raft's main loop has taken what came before
+		if got := follower.node.Raft().CommitIndex(); got != commit || follower.node.Raft().CurrentTerm() != term {
+			t.Fatalf("%s: index %d is committed, was %d; term %d", name, got, commit, follower.node.Raft().CurrentTerm())
 		}
 	}
-	follower.transport.commitAnswered(committed{leader.id, term, last})
+	follower.transport.CommitAnswered(exchange.Committed{Leader: leader.id, Term: term, Index: last})
 	c.eventually("the entry is committed", func() error {
-		if got := follower.raft.CommitIndex(); got != last {
+		if got := follower.node.Raft().CommitIndex(); got != last {
 			return fmt.Errorf("%d of %d", got, last)
 		}
 		return nil
@@ -111,25 +111,19 @@ func TestFollowerThatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := leader.transport
-	commit, id := leader.raft.CommitIndex(), raft.ServerID(follower.id)
-	tr.mu.Lock()
-	p := &peerProgress{addr: tr.peers[id].addr, term: leader.leader.term.Load()}
-	tr.peers[id] = p
-	tr.mu.Unlock()
-	tr.tellsCommit(id, commit)
-	tr.mu.Lock()
-	waits := p.waits
-	p.acked = commit
-	tr.mu.Unlock()
-	if waits != commit {
-		t.Errorf("it waits for %d, want %d", waits, commit)
+	commit, id := leader.node.Raft().CommitIndex(), raft.ServerID(follower.id)
+	p := replication.Progress{Address: tr.Progress(id).Address, Term: leader.node.LeadsIn()}
+	tr.SetProgress(id, p)
+	tr.TellsCommit(id, commit)
+	if p = tr.Progress(id); p.Waits != commit {
+		t.Errorf("it waits for %d, want %d", p.Waits, commit)
 	}
-	tr.round(true)
+	p.Acked = commit
+	tr.SetProgress(id, p)
+	tr.WakeUp()
 	c.eventually("it is told", func() error {
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		if p.commit < commit {
-			return fmt.Errorf("%d", p.commit)
+		if told := tr.Progress(id).Commit; told < commit {
+			return fmt.Errorf("%d", told)
 		}
 		return nil
 	})

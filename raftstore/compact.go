@@ -82,23 +82,23 @@ func (m *marks) add(now time.Time, state *mvcc.State) {
 func (s *Store) compactor() {
 	tick := time.NewTicker(min(markEvery, s.cfg.Timing.History/4))
 	defer tick.Stop()
-	seen := s.readMarks(time.Now())
+	seen := readMarks(s.notes, s.cfg.Timing.History, time.Now())
 	var moved, written time.Time
 	defer func() {
 		now := time.Now()
 		seen.add(now, s.State())
-		s.writeMarks(&seen, now)
+		seen.write(s.notes, now)
 	}()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-s.node.Context().Done():
 			return
 		case <-tick.C:
 			// Not the tick's time: it may have waited here while Compact did.
 			now, state := time.Now(), s.State()
 			seen.add(now, state)
 			if now.Sub(written) >= compactEvery {
-				s.writeMarks(&seen, now)
+				seen.write(s.notes, now)
 				written = now
 			}
 			floor := seen.byAge(s.cfg.Timing.History)
@@ -115,10 +115,10 @@ func (s *Store) compactor() {
 				full = least > floor
 				floor = max(floor, least)
 			}
-			if floor <= state.Floor() || !s.leader.ready() || !full && now.Sub(moved) < min(compactEvery, s.cfg.Timing.History/4) {
+			if floor <= state.Floor() || !s.node.Ready() || !full && now.Sub(moved) < min(compactEvery, s.cfg.Timing.History/4) {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(s.ctx, compactEvery)
+			ctx, cancel := context.WithTimeout(s.node.Context(), compactEvery)
 			if err := s.Compact(ctx, floor); err != nil {
 				s.cfg.Logger.Warn("the history floor did not move", "floor", floor, "err", err)
 			}
@@ -155,19 +155,19 @@ const marksFile = "history-marks"
 
 // readMarks returns what the process before this one has noted. How long no process has run is not known, and clocks
 // jump: the history is as long as it is to be, or longer.
-func (s *Store) readMarks(now time.Time) (m marks) {
+func readMarks(notes *notes, history time.Duration, now time.Time) (m marks) {
 	var f proto.HistoryMarksFile
-	s.readNote(marksFile, &f)
+	notes.read(marksFile, &f)
 	for _, k := range f.Marks {
-		age := time.Duration(min(k.AgeMs, uint64(2*s.cfg.Timing.History/time.Millisecond))) * time.Millisecond
+		age := time.Duration(min(k.AgeMs, uint64(2*history/time.Millisecond))) * time.Millisecond
 		m.list = append(m.list, mark{at: now.Add(-age), applied: proto.Revision(k.Applied), written: -int64(k.Bytes)})
 	}
 	return m
 }
 
-// writeMarks writes the marks that say something new: of those that have applied the same, the oldest.
-func (s *Store) writeMarks(m *marks, now time.Time) {
-	f := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: string(s.Cluster())}
+// write writes the marks that say something new: of those that have applied the same, the oldest.
+func (m *marks) write(notes *notes, now time.Time) {
+	f := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: notes.cluster()}
 	for i, k := range m.list {
 		if i == 0 || k.applied != m.list[i-1].applied {
 			f.Marks = append(f.Marks, &proto.HistoryMark{
@@ -179,7 +179,7 @@ func (s *Store) writeMarks(m *marks, now time.Time) {
 		return
 	}
 	m.noted = len(f.Marks)
-	s.writeNote(marksFile, "how old the history is", f)
+	notes.write(marksFile, "how old the history is", f)
 }
 
 // byAge returns the floor of a history as long as window, and forgets the marks

@@ -219,17 +219,19 @@ func TestWindowOutlivesTheProcess(t *testing.T) {
 	c.writes(m, 10)
 	old := m.Applied()
 	c.writes(m, 10)
-	s := &Store{cfg: m.cfg, hub: watch.New(mvcc.New())}
+	cfg := m.cfg
+	cfg.Cluster = func() proto.ClusterID { return "test" }
+	s := newStore(cfg)
+	s.hub = watch.New(mvcc.New())
 	c.close(m)
-	s.cfg.Cluster = func() proto.ClusterID { return "test" }
-	if got := s.readMarks(time.Now()); len(got.list) == 0 || got.list[len(got.list)-1].applied < old {
+	if got := readMarks(s.notes, cfg.Timing.History, time.Now()); len(got.list) == 0 || got.list[len(got.list)-1].applied < old {
 		t.Fatalf("the process has left %v", got.list)
 	}
 	marks := &proto.HistoryMarksFile{Format: noteFormat, ClusterId: "test", Marks: []*proto.HistoryMark{
 		{AgeMs: uint64(61 * time.Minute / time.Millisecond), Applied: uint64(old)},
 		{AgeMs: uint64(time.Minute / time.Millisecond), Applied: uint64(old) + 5},
 	}}
-	noError(t, s.tryNote(marksFile, marks))
+	noError(t, s.notes.try(marksFile, marks))
 	c.open(m)
 	m = c.leader()
 	c.eventually("the floor is where it was an hour ago", func() error {

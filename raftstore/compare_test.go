@@ -142,11 +142,11 @@ func TestOldCopyOfADirectory(t *testing.T) {
 				t.Error("no status names the node that has lost entries")
 			}
 			for _, m := range []*testNode{l, o} {
-				if m.Store != nil && m.sound(c.ctx(), b.id, 0) {
+				if m.Store != nil && m.comparison.sound(c.ctx(), b.id, 0) {
 					t.Errorf("%s finds that b has what it had", m.id)
 				}
 			}
-			if err := b.mustCompare("a", "nowhere"); !errors.Is(err, ErrEntriesLost) {
+			if err := b.comparison.Must("a", "nowhere"); !errors.Is(err, ErrEntriesLost) {
 				t.Errorf("it answers another node: %v", err)
 			}
 			cfg := b.cfg
@@ -201,7 +201,7 @@ func TestCopyBesideTheMember(t *testing.T) {
 					t.Errorf("%s says: %v", m.id, lost)
 				}
 				_, _, before := m.comparison.known.all()
-				m.hear(nil, []*proto.LostEntries{said})
+				m.comparison.hear(nil, []*proto.LostEntries{said})
 				if _, _, after := m.comparison.known.all(); m != b && after == before {
 					t.Errorf("%s did not take it over", m.id)
 				}
@@ -297,7 +297,7 @@ func TestPromisesAreNotOfAnEarlierProcess(t *testing.T) {
 			t.Errorf("%s takes b for process %x, it is %x", l.id, got, want)
 		}
 		c.eventually("what b has acknowledged is known as its own", func() error {
-			for _, p := range l.evidence(b.id) {
+			for _, p := range l.comparison.evidence(b.id) {
 				if at := uint64(b.Applied()); p.start == b.comparison.start && p.committed >= at {
 					return nil
 				} else if p.start != b.comparison.start && p.committed >= at {
@@ -360,12 +360,12 @@ func TestOneDialsForBoth(t *testing.T) {
 	f.mu.Lock()
 	f.calls[[2]proto.NodeID{b.id, l.id}] = true
 	f.mu.Unlock()
-	b.comparison.again(raft.ServerID(l.id))
+	b.comparison.Again(raft.ServerID(l.id))
 	l.comparison.known.lose(&proto.LostEntries{NodeId: string(b.id)})
-	l.comparison.again(raft.ServerID(b.id))
+	l.comparison.Again(raft.ServerID(b.id))
 	c.eventually("both have compared", func() error {
 		if !b.Compared(l.id) || !l.Compared(b.id) {
-			l.comparison.again(raft.ServerID(b.id))
+			l.comparison.Again(raft.ServerID(b.id))
 			return fmt.Errorf("b: %v, l: %v", b.Compared(l.id), l.Compared(b.id))
 		}
 		return nil
@@ -457,11 +457,11 @@ func FuzzNotes(f *testing.F) {
 func TestReadOnlyShowsInNotes(t *testing.T) {
 	for options, want := range map[string]bool{"size=1m,ro": true, "size=0,nr_inodes=1": false, "size=1m": false} {
 		s := newStore(Config{Dir: mounted(t, options), Logger: slog.New(slog.DiscardHandler)})
-		s.writeNote(marksFile, "how old the history is", &proto.HistoryMarksFile{Format: noteFormat})
+		s.notes.write(marksFile, "how old the history is", &proto.HistoryMarksFile{Format: noteFormat})
 		if got := s.disks.readOnly.Load(); got != want {
 			t.Errorf("%s: %v", options, got)
 		}
-		s.cancel()
+		s.node.Close()
 	}
 }
 
@@ -470,17 +470,18 @@ func TestAcknowledgedIsNotWritten(t *testing.T) {
 	var lines strings.Builder
 	dir := filepath.Join(t.TempDir(), "later")
 	s := newStore(Config{Dir: dir, Cluster: func() proto.ClusterID { return "c" }, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
-	defer s.cancel()
+	defer s.node.Close()
 	s.hub = watch.New(mvcc.New())
 	defer s.hub.Close()
+	c := comparison{node: s.node, notes: s.notes}
 	for i := range uint64(200) {
 		if i == 100 {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s.comparison.known.note("n2", promise{start: 1, term: i + 1})
-		s.writeAcknowledged()
+		c.known.note("n2", promise{start: 1, term: i + 1})
+		c.writeAcknowledged()
 	}
 	for text, want := range map[string]int{"cannot write what other nodes have acknowledged": 1, "is written again": 1, "\n": 2} {
 		if got := strings.Count(lines.String(), text); got != want {

@@ -2,7 +2,6 @@ package raftstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/local"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	"google.golang.org/grpc"
 )
 
 // Config is what a Store needs to know. Zero durations and sizes take defaults.
@@ -61,6 +60,8 @@ type TestHooks struct {
 	// Applied is told of each entry when it is applied, before readers see it: the
 	// entry, and an mvcc.Result unless it carries no command. It must not wait.
 	Applied func(entry *raft.Log, result mvcc.Result)
+	// RetryFor is for how long a message to a peer that is away holds its entries. Default 30 s.
+	RetryFor time.Duration
 	// Supports is the feature version of a node of another release. Default
 	// mvcc.FeatureVersion.
 	Supports uint32
@@ -69,25 +70,14 @@ type TestHooks struct {
 }
 
 // Peers is what the store needs of the peer port.
-type Peers interface {
-	// Conn returns the shared connection to a node. It does not wait.
-	Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error)
-	// Refused makes a new dial and reports whether nothing listens there.
-	Refused(ctx context.Context, addr string) bool
-	// WatchConn keeps a connection to a node until ctx ends, and calls lost each
-	// time it breaks after it was up, and if it does not come up in the first place.
-	WatchConn(ctx context.Context, id proto.NodeID, addr string, lost func())
-	// Offer gives a node, until ctx ends, a way to ask this one without a dial of its
-	// own; Conn on that node takes it when its dial fails. It returns when ctx ends.
-	Offer(ctx context.Context, id proto.NodeID, addr string)
-}
+type Peers = local.Peers
 
 // Timing are the durations of a store.
 type Timing struct {
 	// Heartbeat, Election (default 2 s) and Lease (as Heartbeat) must exceed the
 	// worst stall of a disk: heartbeats wait behind its writes, because the
 	// transport has no fast path for them. A leader that does not answer a question which
-	// waits for no disk is silent after half of Heartbeat: see silence.
+	// waits for no disk is silent after half of Heartbeat: see package failover.
 	Heartbeat, Election, Lease time.Duration
 	// NoLeader is how long proposals and reads wait for a leader, and for one that
 	// sends no heartbeats any more. Default 1.6 s.

@@ -152,7 +152,7 @@ func (n *crashNode) restoreSnapshot() error {
 
 // asRaft is the log as Raft sees it.
 func (n *crashNode) asRaft() logBehind {
-	return logBehind{n.log, n.snapshots, func(logBehind, []*raft.Log) {}}
+	return logBehind{n.log, n.snapshots, func(raft.LogStore, []*raft.Log) {}}
 }
 
 // report is a line of the process that works: what it is about to do, or what it has acknowledged.

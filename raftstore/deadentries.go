@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // Dead entries are entries of a log that were never committed, and never can be: the
@@ -146,7 +147,7 @@ func bounds(log *disk.Log) (first, last uint64, err error) {
 type logBehind struct {
 	*disk.Log
 	snapshots *disk.SnapshotStore
-	ahead     func(log logBehind, logs []*raft.Log) // told of entries that are about to be stored
+	ahead     func(log raft.LogStore, logs []*raft.Log) // told of entries that are about to be stored
 }
 
 // notAnEntry is the type of that entry, which no log has.
@@ -203,7 +204,7 @@ func (l logBehind) LastIndex() (uint64, error) {
 // refuses such a message, and its leader goes back by an entry each time, to the first one that it has: for ever, unless
 // its log begins behind the snapshot. A leader may be that far behind when answers are lost, and a full disk keeps few entries.
 func (s *Store) skipBelow(r *raft.AppendEntriesRequest) {
-	if s.snapshots == nil || isHeartbeat(r) {
+	if s.snapshots == nil || replication.IsHeartbeat(r) {
 		return
 	}
 	at, term, _ := s.snapshots.Newest()

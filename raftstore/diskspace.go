@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -15,14 +16,16 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
+	"github.com/quorate/quorate/raftstore/local"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // A full disk must not end a node, and deletes must find room on it: see DESIGN.md, "Full disks". Each node looks at
-// its own disk. Voters tell the leader what they have found with the question of silence.go; the leader refuses
+// its own disk. Voters tell the leader what they have found with the question of package failover; the leader refuses
 // what makes objects larger while the disks of a majority have no room for it, and hands over leadership while
 // its own disk alone has none. Nothing of that is in the log: which room there is follows from nothing that is there.
 
@@ -110,8 +113,18 @@ func (b roomBounds) judge(was proto.DiskSpace_Level, r roomNow) proto.DiskSpace_
 	return diskLow
 }
 
-// diskSpace is what a node knows of disks.
+// diskSpace is what a node knows of disks. watch begins when everything that it needs is there.
 type diskSpace struct {
+	cfg       *Config
+	often     *loglimit.Limiter // limits what this node would say at every try
+	node      *local.Node
+	log       *disk.Log
+	db        *disk.DB
+	snapshots *disk.SnapshotStore
+	state     func() *mvcc.State
+	hurry     func() // tells the leader at once
+	transfer  func(context.Context, proto.NodeID) error
+
 	// level is that of the cluster, by which a leader refuses writes.
 	level atomic.Int32
 	// given counts the bytes of entries that this node has given to Raft; it may give as many as taken says.
@@ -130,8 +143,9 @@ type diskSpace struct {
 	cluster  *proto.DiskSpace
 	leads    time.Time // since when this node judges the cluster's disks; zero while it does not
 	trailing uint64
+	snapshot snapshotRoom
 
-	// Of watchDisk.
+	// Of watch.
 	found      bool // the log could not make its reserve
 	tried      time.Time
 	probed     time.Time
@@ -178,10 +192,11 @@ func (r diskReport) taken() int64 {
 	return r.given + min(r.TakesBytes, math.MaxInt64/2)
 }
 
-func newDiskSpace(trailing uint64) *diskSpace {
+func newDiskSpace(cfg *Config, node *local.Node) *diskSpace {
 	d := &diskSpace{
+		cfg: cfg, node: node, often: loglimit.New(repeatedAfter),
 		refused: make(chan struct{}, 1), told: make(chan struct{}, 1), cluster: &proto.DiskSpace{},
-		others: map[proto.NodeID]diskReport{}, trailing: trailing,
+		others: map[proto.NodeID]diskReport{}, trailing: cfg.Limits.TrailingLogs,
 	}
 	d.taken.Store(math.MaxInt64)
 	return d
@@ -192,7 +207,7 @@ func (d *diskSpace) refuse(err error) {
 	if errors.Is(err, syscall.EROFS) {
 		d.readOnly.Store(true)
 	}
-	wake(d.refused)
+	local.Wake(d.refused)
 }
 
 // note takes what a voter says of its disk.
@@ -204,7 +219,7 @@ func (d *diskSpace) note(from proto.NodeID, disk *proto.DiskSpace) {
 	defer d.mu.Unlock()
 	was, now := d.others[from], time.Now()
 	if was.GetLevel() != disk.Level {
-		wake(d.told) // this node looks at once
+		local.Wake(d.told) // this node looks at once
 	}
 	moved := was.moved
 	if disk.Committed != was.GetCommitted() {
@@ -270,11 +285,7 @@ func (d *diskSpace) follow(disks *proto.DiskSpace) {
 
 // Disk says what this node's disk has room for, and what those of the cluster have as far as this node knows. Both may be empty, or nil, at
 // a start.
-func (s *Store) Disk() (own, cluster *proto.DiskSpace) {
-	s.disks.mu.Lock()
-	defer s.disks.mu.Unlock()
-	return s.disks.own, s.disks.cluster
-}
+func (s *Store) Disk() (own, cluster *proto.DiskSpace) { return s.disks.said() }
 
 // LogBytes is what the log's files take, without their reserve.
 func (s *Store) LogBytes() int64 { return s.log.Size() }
@@ -282,95 +293,109 @@ func (s *Store) LogBytes() int64 { return s.log.Size() }
 // DBBytesInUse is what state.db takes without its free pages and the reserve behind them.
 func (s *Store) DBBytesInUse() int64 { return s.db.InUse() }
 
-// ownDisk is what this node tells the leader.
-func (s *Store) ownDisk() *proto.DiskSpace {
-	own, _ := s.Disk()
+// gaveUp is called when the log is not kept any longer for a node that is being sent a
+// snapshot.
+func (d *diskSpace) gaveUp(index uint64, bytes int64) {
+	d.often.Warn(d.node.Logger, "the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
+		"snapshot", index, "bytes", bytes, "limit", d.cfg.Limits.SnapshotLogBytes)
+}
+
+// said is what is known: see Store.Disk.
+func (d *diskSpace) said() (own, cluster *proto.DiskSpace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own, d.cluster
+}
+
+// report is what this node tells the leader.
+func (d *diskSpace) report() *proto.DiskSpace {
+	own, _ := d.said()
 	return own
 }
 
-// watchDisk looks at this node's disk, for as long as the store is open.
-func (s *Store) watchDisk() {
+// watch looks at this node's disk, for as long as the store is open.
+func (d *diskSpace) watch() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	s.lookAtDisk(false)
+	d.look(false)
 	for {
 		refused := false
 		select {
-		case <-s.ctx.Done():
+		case <-d.node.Context().Done():
 			return
-		case <-s.disks.refused:
+		case <-d.refused:
 			refused = true
-		case <-s.disks.told:
+		case <-d.told:
 		case <-tick.C:
 		}
-		s.lookAtDisk(refused)
+		d.look(refused)
 	}
 }
 
-func (s *Store) lookAtDisk(refused bool) {
-	d, segment := s.disks, int64(s.cfg.segmentBytes())
-	bounds, given := s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())), d.given.Load()
-	now := s.roomNow(time.Now(), refused)
+func (d *diskSpace) look(refused bool) {
+	segment := int64(d.cfg.segmentBytes())
+	bounds, given := d.cfg.Limits.roomBounds(int64(d.cfg.segmentBytes())), d.given.Load()
+	now := d.roomNow(time.Now(), refused)
 	d.mu.Lock()
 	was := d.own.GetLevel()
 	own := &proto.DiskSpace{Level: bounds.judge(was, now), FreeBytes: now.has, TakesBytes: bounds.takes(now), ReadOnly: now.readOnly}
-	own.SnapshotBytes = s.snapshotRoom.lacking(time.Now())
+	own.SnapshotBytes = d.snapshot.lacking(time.Now())
 	own.OnReserve = own.Level == diskEnough && now.free < bounds.low
-	own.Committed = s.raft.CommitIndex()
+	own.Committed = d.node.Raft().CommitIndex()
 	d.own = own
 	d.mu.Unlock()
 	if own.Level != was {
-		wake(s.silence.hurry) // the leader is told
+		d.hurry() // the leader is told
 	}
 	if d.ownLogged.log(own.Level, time.Now()) {
-		log := s.cfg.Logger.Warn
+		log := d.node.Logger.Warn
 		if own.Level == diskEnough {
-			log = s.cfg.Logger.Info
+			log = d.node.Logger.Info
 		}
 		log("the room on this node's disk has changed", "level", own.Level, "free", now.has, "log", now.log, "state", now.state, "readOnly", now.readOnly)
 	}
-	if report := (diskReport{DiskSpace: own, given: given, at: time.Now()}); s.leader.ready() {
-		s.judgeCluster(report)
+	if report := (diskReport{DiskSpace: own, given: given, at: time.Now()}); d.node.Ready() {
+		d.judgeCluster(report)
 	} else {
 		d.taken.Store(report.taken()) // if it leads before it looks again
 	}
-	s.boundLog(own, now, segment)
+	d.boundLog(own, now, segment)
 }
 
 // roomNow looks, and has the reserve made if the log misses a part of it.
-func (s *Store) roomNow(now time.Time, refused bool) roomNow {
-	d, log := s.disks, s.log.Room()
-	r, missing := roomNow{has: s.freeBytes()}, log.Spares < log.Wanted
+func (d *diskSpace) roomNow(now time.Time, refused bool) roomNow {
+	log := d.log.Room()
+	r, missing := roomNow{has: d.freeBytes()}, log.Spares < log.Wanted
 	r.free = r.has
-	r.state, r.stuck = s.db.Room()
+	r.state, r.stuck = d.db.Room()
 	// A state.db that waits for room has the first that there is: the log cannot be cut before.
 	if missing && !r.stuck && now.Sub(d.tried) >= tryEvery {
 		d.tried = now
 		// Not from what the disk says that it has: quotas and inodes are not in it.
-		err := s.log.Reserve()
+		err := d.log.Reserve()
 		d.found = errors.Is(err, disk.ErrNoRoom)
 		if err != nil && !d.found {
-			s.cfg.Logger.Warn("cannot make the reserve of the log", "err", err)
+			d.node.Logger.Warn("cannot make the reserve of the log", "err", err)
 		}
-		log = s.log.Room()
+		log = d.log.Room()
 		missing = log.Spares < log.Wanted
 	}
 	r.log, r.whole = log.Bytes, log.Whole()
-	if missing && d.found || s.db.Cramped() {
+	if missing && d.found || d.db.Cramped() {
 		r.free = 0
 	}
 	if d.readOnly.Load() && now.Sub(d.probed) >= tryEvery {
 		d.probed = now
-		d.readOnly.Store(s.isReadOnly())
+		d.readOnly.Store(d.probeReadOnly())
 	}
 	r.readOnly = d.readOnly.Load()
-	r.refuse = refused && r.log < s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last
-	if refused && !r.readOnly && r.log >= 2*s.cfg.Limits.roomBounds(int64(s.cfg.segmentBytes())).last {
+	r.refuse = refused && r.log < d.cfg.Limits.roomBounds(int64(d.cfg.segmentBytes())).last
+	if refused && !r.readOnly && r.log >= 2*d.cfg.Limits.roomBounds(int64(d.cfg.segmentBytes())).last {
 		d.copies.Store(true)
 		d.probed = now
 	} else if d.copies.Load() && now.Sub(d.probed) >= tryEvery {
 		d.probed = now
-		d.copies.Store(errors.Is(s.log.Probe(), disk.ErrNoRoom))
+		d.copies.Store(errors.Is(d.log.Probe(), disk.ErrNoRoom))
 	}
 	if d.copies.Load() {
 		r.log, r.free, r.whole, r.refuse = 0, 0, false, true
@@ -380,11 +405,11 @@ func (s *Store) roomNow(now time.Time, refused bool) roomNow {
 
 // boundLog keeps the log's files within their bytes: by what stays behind a snapshot, and by snapshots of its own, which
 // Raft takes by the number of entries only.
-func (s *Store) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
+func (d *diskSpace) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
 	// The log of a small state is small, too, but for what a follower may miss in a moment.
-	d, level, bytes := s.disks, own.Level, min(s.cfg.Limits.LogBytes, max(leastLog, s.State().Used()))/2
-	if level == diskEnough && s.leader.ready() && d.othersAreLow() {
-		bytes += s.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
+	level, bytes := own.Level, min(d.cfg.Limits.LogBytes, max(leastLog, d.state().Used()))/2
+	if level == diskEnough && d.node.Ready() && d.othersAreLow() {
+		bytes += d.cfg.Limits.SnapshotLogBytes // who has no room for entries has none for a snapshot
 	}
 	// The reserve of a log on a full disk is whole again when its full segment is cut.
 	short := level > diskEnough || own.OnReserve && !now.whole
@@ -399,41 +424,41 @@ func (s *Store) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
 	}
 	calm := time.Since(d.low) >= standsStill
 	d.mu.Unlock()
-	if calm || s.raft.CommitIndex() <= keep || level == diskEnough && s.log.Size() > bytes+s.cfg.Limits.SnapshotLogBytes {
+	if calm || d.node.Raft().CommitIndex() <= keep || level == diskEnough && d.log.Size() > bytes+d.cfg.Limits.SnapshotLogBytes {
 		keep = 0 // or this node is that voter, or that is too far behind
 	}
-	s.log.KeepFrom(keep)
-	trailing := min(s.cfg.Limits.TrailingLogs, max(1, s.log.NewestWithin(bytes)))
-	if s.log.Size() <= bytes {
-		trailing = s.cfg.Limits.TrailingLogs
+	d.log.KeepFrom(keep)
+	trailing := min(d.cfg.Limits.TrailingLogs, max(1, d.log.NewestWithin(bytes)))
+	if d.log.Size() <= bytes {
+		trailing = d.cfg.Limits.TrailingLogs
 	}
 	if trailing != d.trailing {
-		rc := s.raft.ReloadableConfig()
+		rc := d.node.Raft().ReloadableConfig()
 		rc.TrailingLogs = trailing
-		if err := s.raft.ReloadConfig(rc); err != nil {
-			s.cfg.Logger.Warn("cannot bound the log", "err", err)
+		if err := d.node.Raft().ReloadConfig(rc); err != nil {
+			d.node.Logger.Warn("cannot bound the log", "err", err)
 			return
 		}
 		d.trailing = trailing
 	}
-	if last := s.raft.LastIndex(); last > trailing && (short || s.log.Size() > bytes) {
-		if err := s.log.CutFront(min(s.snapshotWritten(), last-trailing)); err != nil {
-			s.cfg.Logger.Warn("cannot cut the log", "err", err)
+	if last := d.node.Raft().LastIndex(); last > trailing && (short || d.log.Size() > bytes) {
+		if err := d.log.CutFront(min(d.snapshots.Written(), last-trailing)); err != nil {
+			d.node.Logger.Warn("cannot cut the log", "err", err)
 		}
 	}
 	// A quarter of LogBytes is for what is written until the snapshot is there.
-	most, pause := bytes+min(bytes, s.cfg.Limits.LogBytes/4), min(time.Second<<d.failures.Load(), compactEvery)
-	if s.log.Size() <= most && (!short || now.whole) || time.Since(d.compacted) < pause ||
-		s.raft.AppliedIndex() <= s.snapshotWritten() || !d.compacting.CompareAndSwap(false, true) {
+	most, pause := bytes+min(bytes, d.cfg.Limits.LogBytes/4), min(time.Second<<d.failures.Load(), compactEvery)
+	if d.log.Size() <= most && (!short || now.whole) || time.Since(d.compacted) < pause ||
+		d.node.Raft().AppliedIndex() <= d.snapshots.Written() || !d.compacting.CompareAndSwap(false, true) {
 		return
 	}
 	d.compacted = time.Now()
-	s.start(func() {
+	d.node.Start(func() {
 		defer d.compacting.Store(false)
-		first, _ := s.log.FirstIndex()
-		err := s.awaitFuture(s.raft.Snapshot())
+		first, _ := d.log.FirstIndex()
+		err := d.node.Await(d.node.Raft().Snapshot())
 		if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			if now, _ := s.log.FirstIndex(); now > first || s.log.Size() <= most {
+			if now, _ := d.log.FirstIndex(); now > first || d.log.Size() <= most {
 				d.failures.Store(0)
 				return
 			}
@@ -444,12 +469,8 @@ func (s *Store) boundLog(own *proto.DiskSpace, now roomNow, segment int64) {
 }
 
 // judgeCluster decides, on the leader, what the disks of a majority have room for.
-func (s *Store) judgeCluster(own diskReport) {
-	_, servers, err := s.Members()
-	if err != nil {
-		return
-	}
-	d := s.disks
+func (d *diskSpace) judgeCluster(own diskReport) {
+	servers := d.node.Members()
 	d.mu.Lock()
 	was := d.cluster.Level
 	if d.leads.IsZero() {
@@ -457,7 +478,7 @@ func (s *Store) judgeCluster(own diskReport) {
 	}
 	leads := time.Since(d.leads)
 	begins, missing := leads < reportAge, false
-	reports := map[proto.NodeID]diskReport{s.cfg.Node: own}
+	reports := map[proto.NodeID]diskReport{d.node.ID: own}
 	for _, m := range servers {
 		if disk := d.others[m.ID]; disk.DiskSpace != nil {
 			reports[m.ID] = disk
@@ -474,19 +495,19 @@ func (s *Store) judgeCluster(own diskReport) {
 				guess.TakesBytes = 0
 			}
 		}
-		if slices.Contains(d.cluster.Nodes, s.cfg.NameOf(string(m.ID))) {
+		if slices.Contains(d.cluster.Nodes, d.cfg.NameOf(string(m.ID))) {
 			guess.Level = diskLow
 		}
 		reports[m.ID] = guess
 	}
-	level, taken, tight, others, without := clusterLevel(servers, s.cfg.Node, reports, time.Now())
+	level, taken, tight, others, without := clusterLevel(servers, d.node.ID, reports, time.Now())
 	// A new leader begins where the last one did: what was deleted since can be made again.
 	base := d.cluster.StoredBytes
 	switch {
 	case level == diskEnough:
 		base = 0
 	case was == diskEnough || base == 0:
-		base = s.State().Used()
+		base = d.state().Used()
 	}
 	committed := d.slowest(time.Now())
 	if begins && missing && len(d.cluster.Nodes) > 0 {
@@ -494,14 +515,14 @@ func (s *Store) judgeCluster(own diskReport) {
 	}
 	d.cluster = &proto.DiskSpace{Level: level, StoredBytes: base, Committed: committed}
 	for _, id := range without {
-		d.cluster.Nodes = append(d.cluster.Nodes, s.cfg.NameOf(string(id)))
+		d.cluster.Nodes = append(d.cluster.Nodes, d.cfg.NameOf(string(id)))
 	}
 	d.mu.Unlock()
 	d.level.Store(int32(level))
 	d.taken.Store(taken)
 	d.tight.Store(tight)
 	if d.clusterLogged.log(level, time.Now()) {
-		s.cfg.Logger.Warn("the room on the disks of the cluster has changed", "level", level, "without", d.cluster.Nodes)
+		d.node.Logger.Warn("the room on the disks of the cluster has changed", "level", level, "without", d.cluster.Nodes)
 	}
 	if own.Level == diskEnough {
 		d.lowSince = time.Time{}
@@ -511,10 +532,10 @@ func (s *Store) judgeCluster(own diskReport) {
 	// Not at once: it may pass, and the next leader should know of it, so that it gives this node no more than it takes.
 	if own.Level > level && others != "" && min(leads, time.Since(d.lowSince)) >= handOverAfter && time.Since(d.handedOver) >= handOverEvery {
 		d.handedOver = time.Now()
-		s.start(func() {
-			s.cfg.Logger.Warn("this node's disk is low, and others have room: giving up leadership", "to", others)
-			if err := s.TransferLeadership(s.ctx, others); err != nil {
-				s.cfg.Logger.Warn("leadership is not given up", "err", err)
+		d.node.Start(func() {
+			d.node.Logger.Warn("this node's disk is low, and others have room: giving up leadership", "to", others)
+			if err := d.transfer(d.node.Context(), others); err != nil {
+				d.node.Logger.Warn("leadership is not given up", "err", err)
 			}
 		})
 	}
@@ -580,20 +601,20 @@ func (e *noSpaceError) refusal() (mvcc.Result, error) {
 
 // hasRoom returns an error for an entry that the disks of the cluster have no room for. It is asked by the leader, before an entry
 // gets into the log.
-func (s *Store) hasRoom(frame []byte) error {
-	d, size := s.disks, int64(len(frame))
+func (d *diskSpace) hasRoom(frame []byte) error {
+	size := int64(len(frame))
 	level, enough := proto.DiskSpace_Level(d.level.Load()), d.given.Add(size) <= d.taken.Load()
 	if level == diskEnough && enough {
 		return nil
 	}
-	err := s.refusedByDisks(frame, level, enough)
+	err := d.refusedByDisks(frame, level, enough)
 	if err != nil {
 		d.given.Add(-size)
 	}
 	return err
 }
 
-func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough bool) error {
+func (d *diskSpace) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough bool) error {
 	kind, body, err := proto.Split(frame)
 	if err != nil || kind != proto.KindWrite {
 		return nil
@@ -604,7 +625,6 @@ func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough
 	if err != nil || strings.HasPrefix(w.Table, proto.ClusterTables) {
 		return nil // Raft and the state machine say what is wrong; what the cluster itself keeps is small
 	}
-	d := s.disks
 	d.mu.Lock()
 	disks := d.cluster
 	d.mu.Unlock()
@@ -614,7 +634,7 @@ func (s *Store) refusedByDisks(frame []byte, level proto.DiskSpace_Level, enough
 	case level == diskFull, !enough:
 		return &noSpaceError{diskExceeded(&proto.Exceeded{}, disks)}
 	}
-	exceeded := s.State().NoRoomAbove(max(disks.StoredBytes, 1), s.cfg.Limits.ReserveBytes/16, w)
+	exceeded := d.state().NoRoomAbove(max(disks.StoredBytes, 1), d.cfg.Limits.ReserveBytes/16, w)
 	if exceeded == nil {
 		return nil
 	}
@@ -633,18 +653,21 @@ func diskExceeded(e *proto.Exceeded, disks *proto.DiskSpace) *proto.Exceeded {
 // errDiskFull is why this node does not campaign: it could not store its first entry as the leader.
 var errDiskFull = errors.New("this node's disk is full: it does not campaign")
 
-// mayLead reports whether the log takes a leader's first entries.
-func (s *Store) mayLead() bool {
-	own, _ := s.Disk()
-	return own.GetLevel() < diskFull || !own.ReadOnly && !s.disks.copies.Load() && s.log.Room().Bytes >= leadsWith
+// mayLead returns an error unless the log takes a leader's first entries.
+func (d *diskSpace) mayLead() error {
+	own, _ := d.said()
+	if own.GetLevel() < diskFull || !own.ReadOnly && !d.copies.Load() && d.log.Room().Bytes >= leadsWith {
+		return nil
+	}
+	return errDiskFull
 }
 
-// isReadOnly tries to write. Some file systems that have become read-only by an error do not say so before.
-func (s *Store) isReadOnly() bool {
-	if s.cfg.TestHooks.ReadOnly != nil {
-		return s.cfg.TestHooks.ReadOnly()
+// probeReadOnly tries to write. Some file systems that have become read-only by an error do not say so before.
+func (d *diskSpace) probeReadOnly() bool {
+	if d.cfg.TestHooks.ReadOnly != nil {
+		return d.cfg.TestHooks.ReadOnly()
 	}
-	probe := filepath.Join(s.cfg.Dir, "probe.tmp")
+	probe := filepath.Join(d.cfg.Dir, "probe.tmp")
 	f, err := os.OpenFile(probe, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(probe))
@@ -653,9 +676,9 @@ func (s *Store) isReadOnly() bool {
 }
 
 // freeBytes is what the file system has room for.
-func (s *Store) freeBytes() int64 {
-	if s.cfg.TestHooks.Free != nil {
-		return s.cfg.TestHooks.Free()
+func (d *diskSpace) freeBytes() int64 {
+	if d.cfg.TestHooks.Free != nil {
+		return d.cfg.TestHooks.Free()
 	}
-	return freeBytes(s.cfg.Dir)
+	return freeBytes(d.cfg.Dir)
 }

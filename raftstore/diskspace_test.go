@@ -84,7 +84,7 @@ func TestLoggedLevel(t *testing.T) {
 
 // TestDiskOfAnother: what another voter says of its disk is not a write that this node's log has refused.
 func TestDiskOfAnother(t *testing.T) {
-	d := newDiskSpace(1)
+	d := newDiskSpace(&Config{}, nil)
 	d.note("n2", &proto.DiskSpace{Level: diskLow})
 	if len(d.told) != 1 || len(d.refused) != 0 {
 		t.Errorf("told %d, refused %d, want 1 and 0", len(d.told), len(d.refused))
@@ -106,8 +106,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	is := func(readOnly bool) func() error {
 		return func() error {
 			own, _ := s.Disk()
-			if own.GetReadOnly() != readOnly || (own.GetLevel() == diskFull) != readOnly || s.mayLead() == readOnly {
-				return fmt.Errorf("%v, may lead: %v", own, s.mayLead())
+			if own.GetReadOnly() != readOnly || (own.GetLevel() == diskFull) != readOnly || (s.disks.mayLead() != nil) != readOnly {
+				return fmt.Errorf("%v, may lead: %v", own, s.disks.mayLead())
 			}
 			return nil
 		}
@@ -123,10 +123,10 @@ func TestReadOnlyDisk(t *testing.T) {
 func TestIsReadOnly(t *testing.T) {
 	for options, want := range map[string]bool{"size=1m": false, "size=1m,ro": true} {
 		s := newStore(Config{Dir: mounted(t, options)})
-		if got := s.isReadOnly(); got != want {
+		if got := s.disks.probeReadOnly(); got != want {
 			t.Errorf("%s: %v", options, got)
 		}
-		s.cancel()
+		s.node.Close()
 	}
 }
 
@@ -206,14 +206,14 @@ func TestRefusalNamesTheNodes(t *testing.T) {
 		s.hub = watch.New(mvcc.New())
 		s.disks.cluster = &proto.DiskSpace{Level: row.level, Nodes: []string{"n1", "n2"}}
 		var full *noSpaceError
-		if err := s.refusedByDisks(frame, row.level, row.enough); !errors.As(err, &full) {
+		if err := s.disks.refusedByDisks(frame, row.level, row.enough); !errors.As(err, &full) {
 			t.Fatalf("%v, %v: %v", row.level, row.enough, err)
 		}
 		if _, err := full.refusal(); !errors.Is(err, storeerrors.ErrDiskFull) || err.Error() != row.want {
 			t.Errorf("%v, %v: %v, want %s", row.level, row.enough, err, row.want)
 		}
 		s.hub.Close()
-		s.cancel()
+		s.node.Close()
 	}
 }
 
@@ -289,7 +289,7 @@ func TestSlowest(t *testing.T) {
 		{"0 0s 0s, 9 0s 0s", 9}, // of a release that does not say it
 		{"7 6s 0s", 0},
 	} {
-		d := newDiskSpace(1)
+		d := newDiskSpace(&Config{}, nil)
 		for i, text := range strings.Split(row.reports, ", ") {
 			var end uint64
 			var moved, age string
@@ -307,7 +307,7 @@ func TestSlowest(t *testing.T) {
 		}
 	}
 	// A report of the same end does not count as a move.
-	d := newDiskSpace(1)
+	d := newDiskSpace(&Config{}, nil)
 	d.note("n", &proto.DiskSpace{Committed: 5})
 	first := d.others["n"].moved
 	d.note("n", &proto.DiskSpace{Committed: 5})

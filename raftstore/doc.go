@@ -12,10 +12,12 @@
 //
 // Where what is:
 //
-//   - a write: propose.go, peerstreams.go (to the leader), serve.go (at the leader),
+//   - a write: propose.go, batch.go, package exchange (to the leader), serve.go (at the leader),
 //     fsm.go (applied), wait.go; compact.go moves the floor
-//   - a read: readindex.go, fresh.go
-//   - who leads: leader.go, failover.go, offer.go; rafttransport.go is what Raft sends by
+//   - a read: package readindex
+//   - who leads: leader.go, package failover, offer.go; Raft sends by package replication
+//   - disks that are full: diskspace.go, snapshotroom.go
+//   - directories that were put back: compare.go, acknowledged.go
 //   - members and versions: members.go, features.go
 //   - a log and a snapshot that disagree: deadentries.go, logcheck.go
 //

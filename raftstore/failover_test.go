@@ -58,7 +58,7 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	for _, n := range c.nodes {
 		switch {
 		case n == l || n == slow:
-		case n.raft.State() == raft.Follower:
+		case n.node.Raft().State() == raft.Follower:
 			next = n
 		default:
 			slow, next = n, slow
@@ -68,18 +68,18 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	noError(t, err)
 	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
 	noError(t, next.WaitApplied(c.ctx(), r.Revision)) // it could not be elected, and is asked to campaign only once
-	term := l.raft.CurrentTerm()
+	term := l.node.Raft().CurrentTerm()
 	m.Store(slow)
 	noError(t, l.TransferLeadership(c.ctx(), next.id))
 	close(<-commits) // the term that the candidate says
 	vote := <-commits
-	if at := slow.raft.CurrentTerm(); at != term+1 {
+	if at := slow.node.Raft().CurrentTerm(); at != term+1 {
 		t.Fatalf("it is in term %d, the others were in %d", at, term)
 	}
 	campaigned := make(chan struct{})
 	go func() {
 		defer close(campaigned)
-		slow.campaign("", term, func() bool { return true })
+		slow.failover.Campaign("", term, func() bool { return true })
 	}()
 	c.eventually("the other leads", func() error {
 		if !next.IsLeader() {
@@ -93,42 +93,8 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	r, err = next.Propose(c.ctx(), write("k", "w"))
 	noError(t, err)
 	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
-	if at := slow.raft.CurrentTerm(); at != term+1 || !next.IsLeader() {
+	if at := slow.node.Raft().CurrentTerm(); at != term+1 || !next.IsLeader() {
 		t.Errorf("the leader of term %d was deposed: term %d", term+1, at)
-	}
-}
-
-// What voters compare before they campaign is what raft compares in an election: the
-// end of the log, or of the snapshot if that is ahead.
-func TestLastEntry(t *testing.T) {
-	const none = 0
-	for _, row := range []struct {
-		name               string
-		from, to, logTerm  uint64
-		snapshot, snapTerm uint64
-		term, index        uint64
-	}{
-		{"nothing", none, none, none, none, none, 0, 0},
-		{"only a log", 1, 7, 2, none, none, 2, 7},
-		{"only a snapshot: the log was cut or dropped behind it", none, none, none, 9, 3, 3, 9},
-		{"a log that goes on behind the snapshot", 5, 12, 4, 9, 3, 4, 12},
-		{"a log up to the snapshot", 5, 9, 3, 9, 3, 3, 9},
-		{"a log that ends before a received snapshot", 1, 7, 2, 9, 3, 3, 9},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
-			for i := row.from; i <= row.to && i > 0; i++ {
-				noError(t, log.StoreLog(&raft.Log{Index: i, Term: row.logTerm}))
-			}
-			if row.snapshot > 0 {
-				sink, err := snapshots.Create(1, row.snapshot, row.snapTerm, raft.Configuration{}, 1, nil)
-				noError(t, err)
-				noError(t, sink.Close())
-			}
-			if term, index := lastEntry(log, snapshots); term != row.term || index != row.index {
-				t.Errorf("term %d, index %d, want %d, %d", term, index, row.term, row.index)
-			}
-		})
 	}
 }
 
@@ -145,7 +111,7 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 			c.close(other)
 		}
 	}
-	noError(t, m.raft.Snapshot().Error())
+	noError(t, m.node.Raft().Snapshot().Error())
 	list, err := m.snapshots.List()
 	noError(t, err)
 	c.close(m)
@@ -154,7 +120,7 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 	noError(t, log.Drop(1, list[0].Index))
 	noError(t, log.Close())
 	c.open(m)
-	r := m.leaderLost(c.ctx(), &proto.LeaderLostRequest{Term: m.raft.CurrentTerm(), LeaderId: string(l.id)})
+	r := m.failover.LeaderLost(c.ctx(), &proto.LeaderLostRequest{Term: m.node.Raft().CurrentTerm(), LeaderId: string(l.id)})
 	if r.LastLogTerm != list[0].Term || r.LastLogIndex != list[0].Index {
 		t.Errorf("term %d, index %d, the snapshot is of term %d, index %d", r.LastLogTerm, r.LastLogIndex, list[0].Term, list[0].Index)
 	}
@@ -175,11 +141,11 @@ func TestLoserOfACampaign(t *testing.T) {
 	c.makeLeader("a")
 	winner, loser := c.nodes["b"], c.nodes["c"]
 	f.part(f.raft, true, loser.id, "a", winner.id)
-	if !loser.rpc.Deliver(c.ctx(), &raft.TimeoutNowRequest{RPCHeader: loser.transport.header()}, func() bool { return true }) {
+	if !loser.rpc.Deliver(c.ctx(), &raft.TimeoutNowRequest{RPCHeader: loser.transport.Header()}, func() bool { return true }) {
 		t.Fatal("it does not campaign")
 	}
 	c.eventually("it campaigns", func() error {
-		if state := loser.raft.State(); state != raft.Candidate {
+		if state := loser.node.Raft().State(); state != raft.Candidate {
 			return fmt.Errorf("it is a %v", state)
 		}
 		return nil
@@ -188,8 +154,8 @@ func TestLoserOfACampaign(t *testing.T) {
 	f.part(f.raft, false, loser.id, "a", winner.id)
 	// It stays a candidate, unless the winner needed another term, as on a busy machine.
 	c.eventually("it follows the other one", func() error {
-		if _, id := loser.raft.LeaderWithID(); id != raft.ServerID(winner.id) {
-			return fmt.Errorf("it is a %v and knows %q as the leader", loser.raft.State(), id)
+		if _, id := loser.node.Raft().LeaderWithID(); id != raft.ServerID(winner.id) {
+			return fmt.Errorf("it is a %v and knows %q as the leader", loser.node.Raft().State(), id)
 		}
 		return nil
 	})

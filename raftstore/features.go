@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/local"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -20,20 +22,34 @@ const (
 	newFeature = 2
 )
 
+// features says which entries the cluster's nodes all understand.
+type features struct {
+	node     *local.Node
+	hooks    *TestHooks
+	state    func() *mvcc.State
+	waiters  *waiters
+	noLeader time.Duration
+}
+
+// both are the feature version that the cluster speaks, as far as this node's state knows, and the one that this node supports.
+func (f *features) both() (cluster, supported uint32) {
+	return max(f.state().Mark().Feature, oldestFeature), f.hooks.Supports
+}
+
 // Features returns the feature version that the cluster speaks, as far as this node's
 // state knows, and the one that this node supports.
 func (s *Store) Features() (cluster, supported uint32) {
-	return max(s.State().Mark().Feature, oldestFeature), s.cfg.TestHooks.Supports
+	return s.features.both()
 }
 
 // allowed refuses entries that need a newer feature version than the cluster speaks. It
 // costs nothing when the cluster speaks all that this node supports.
-func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
-	cluster, supported := s.Features()
+func (f *features) allowed(kind proto.Kind, m proto.Message) error {
+	cluster, supported := f.both()
 	if cluster >= supported {
 		return nil
 	}
-	if needs := s.cfg.TestHooks.Needs(kind, m); needs > cluster {
+	if needs := f.hooks.Needs(kind, m); needs > cluster {
 		return fmt.Errorf("it needs feature version %d, the cluster speaks %d: %w", needs, cluster, ErrFeature)
 	}
 	return nil
@@ -43,7 +59,7 @@ func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
 // because the node has just joined, does not know what the cluster speaks. So what it would
 // refuse costs a quorum round first. Errors: also those of ReadIndex.
 func (s *Store) allowedByQuorum(ctx context.Context, w *proto.Write) error {
-	if s.allowed(proto.KindWrite, w) == nil {
+	if s.features.allowed(proto.KindWrite, w) == nil {
 		return nil
 	}
 	index, err := s.ReadIndex(ctx)
@@ -53,7 +69,7 @@ func (s *Store) allowedByQuorum(ctx context.Context, w *proto.Write) error {
 	if err != nil {
 		return fmt.Errorf("ask what the cluster speaks: %w", err)
 	}
-	return s.allowed(proto.KindWrite, w)
+	return s.features.allowed(proto.KindWrite, w)
 }
 
 // checkFeature refuses a state whose cluster speaks more than this node supports.
@@ -69,14 +85,12 @@ func checkFeature(speaks, supports uint32) error {
 // the leader can do it. Errors: ErrNotLeader, ErrConfigurationChanged, ErrTooOld; after
 // any other it may take effect.
 func (s *Store) RaiseFeature(ctx context.Context, version uint32, prev uint64) error {
-	term := s.leader.term.Load()
+	term := s.node.LeadsIn()
 	cluster, supported := s.Features()
-	index, _, err := s.Members()
+	index, _ := s.Members()
 	switch {
 	case term == 0:
 		return fmt.Errorf("raise the feature version: %w", ErrNotLeader)
-	case err != nil:
-		return fmt.Errorf("raise the feature version: %w", err)
 	case index != prev:
 		return fmt.Errorf("raise the feature version: %w", ErrConfigurationChanged)
 	case version <= cluster:
@@ -99,7 +113,7 @@ func (s *Store) decide(ctx context.Context, c *proto.Cluster) error {
 	c.ClusterId = string(s.Cluster())
 	frame, err := proto.Encode(proto.KindCluster, c)
 	if err == nil {
-		_, err = s.apply(ctx, frame)
+		_, err = s.proposals.apply(ctx, frame)
 	}
 	return err
 }
@@ -109,7 +123,7 @@ var parsers = sync.Pool{New: func() any { return new(mvcc.Parser) }}
 
 // checkEntry refuses what the state machine would have to stop for, on some node: once
 // an entry is committed, no node can refuse it any more.
-func (s *Store) checkEntry(frame []byte) error {
+func (f *features) checkEntry(frame []byte) error {
 	kind, body, err := proto.Split(frame)
 	if err != nil {
 		return err
@@ -120,7 +134,7 @@ func (s *Store) checkEntry(frame []byte) error {
 		defer parsers.Put(p)
 		w, err := p.Parse(body)
 		if err == nil {
-			err = s.allowedHere(w)
+			err = f.allowedHere(w)
 		}
 		if err != nil {
 			return err
@@ -131,24 +145,24 @@ func (s *Store) checkEntry(frame []byte) error {
 		if err := mvcc.Decode(body, &c); err != nil {
 			return err
 		}
-		return s.allowed(kind, &c)
+		return f.allowed(kind, &c)
 	}
 	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
 }
 
 // allowedHere is allowed for what another node proposes. That node may have applied the
 // entry that raises the version, and this one, which leads, not yet.
-func (s *Store) allowedHere(w *proto.Write) error {
-	err := s.allowed(proto.KindWrite, w)
-	if err == nil || proto.Revision(w.Since) <= s.Applied() {
+func (f *features) allowedHere(w *proto.Write) error {
+	err := f.allowed(proto.KindWrite, w)
+	if err == nil || proto.Revision(w.Since) <= f.state().Applied() {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Timing.NoLeader)
+	ctx, cancel := context.WithTimeout(f.node.Context(), f.noLeader)
 	defer cancel()
-	if late := s.WaitApplied(ctx, proto.Revision(w.Since)); late != nil {
+	if late := f.waiters.wait(ctx, proto.Revision(w.Since), func() proto.Revision { return f.state().Applied() }); late != nil {
 		return errors.Join(err, late)
 	}
-	return s.allowed(proto.KindWrite, w)
+	return f.allowed(proto.KindWrite, w)
 }
 
 // speaks stops this node when the state machine has come to an entry after which the

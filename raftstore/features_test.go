@@ -11,6 +11,8 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+
+	"github.com/quorate/quorate/raftstore/exchange"
 )
 
 // nextFeature is what the release supports that comes after this one.
@@ -62,10 +64,7 @@ func TestFeatureVersion(t *testing.T) {
 	}
 
 	a, old := c.nodes["a"], c.nodes["c"]
-	index, _, err := a.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, _ := a.Members()
 	for want, f := range map[error]func() error{
 		ErrConfigurationChanged: func() error { return a.RaiseFeature(c.ctx(), nextFeature, index+1) },
 		ErrTooOld:               func() error { return a.RaiseFeature(c.ctx(), nextFeature+1, index) },
@@ -122,16 +121,13 @@ func TestRaisedJustNow(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, "a", "b", "c") })
 	c.makeLeader("a")
 	a := c.nodes["a"]
-	index, _, err := a.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, _ := a.Members()
 	early := newWrite()
 	frame, err := proto.Encode(proto.KindWrite, early)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.checkEntry(frame); !errors.Is(err, ErrFeature) {
+	if err := a.features.checkEntry(frame); !errors.Is(err, ErrFeature) {
 		t.Errorf("the leader takes what nobody says that the cluster speaks: %v", err)
 	}
 	early.Since = uint64(a.Applied()) + 1
@@ -139,7 +135,7 @@ func TestRaisedJustNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
-	go func() { answered <- a.checkEntry(frame) }()
+	go func() { answered <- a.features.checkEntry(frame) }()
 	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Fatal(err)
 	}
@@ -153,10 +149,7 @@ func TestRaisedJustNow(t *testing.T) {
 func TestLateNodeLearnsTheVersion(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, "a", "b", "c", "d") })
 	leader := c.leader()
-	index, _, err := leader.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, _ := leader.Members()
 	if err := leader.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +200,7 @@ func TestUnknownField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.nodes["a"].raft.Apply(frame, time.Second)
+	c.nodes["a"].node.Raft().Apply(frame, time.Second)
 	for id, m := range c.nodes {
 		if err := c.ended(m); !errors.Is(err, proto.ErrUnknownKind) {
 			t.Errorf("%s ends with %v", id, err)
@@ -223,11 +216,11 @@ func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) 
 		c.t.Fatal(err)
 	}
 	s, leader := c.nodes[from], c.nodes[to]
-	call := peerCall{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Request: &proto.PeerRequest_Propose{Propose: frame}}}
-	if err := s.streams.send(c.ctx(), to, leader.addr, &call); err != nil {
+	call := exchange.Call{Request: proto.PeerRequest{Term: leader.node.Raft().CurrentTerm(), Request: &proto.PeerRequest_Propose{Propose: frame}}}
+	if err := s.streams.Ask(c.ctx(), to, leader.addr, &call); err != nil {
 		c.t.Fatal(err)
 	}
-	return call.resp.GetPropose()
+	return call.Response.GetPropose()
 }
 
 // ended is what a node would have ended its process with.

@@ -50,11 +50,11 @@ func TestHasRoom(t *testing.T) {
 		{"of the cluster", diskFull, 500, own, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := &Store{disks: newDiskSpace(1)}
+			s := &Store{disks: newDiskSpace(&Config{}, nil)}
 			s.disks.level.Store(int32(row.level))
 			s.disks.taken.Store(row.taken)
 			var refused *noSpaceError
-			if err := s.hasRoom(row.frame); errors.As(err, &refused) != row.refuse || err != nil && !row.refuse {
+			if err := s.disks.hasRoom(row.frame); errors.As(err, &refused) != row.refuse || err != nil && !row.refuse {
 				t.Fatalf("refused: %v", err)
 			}
 			want := int64(len(row.frame))
@@ -85,10 +85,11 @@ func TestMayLead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Store{disks: newDiskSpace(1), log: log}
+		s := &Store{disks: newDiskSpace(&Config{}, nil)}
+		s.disks.log = log
 		s.disks.own = &proto.DiskSpace{Level: row.level}
 		s.disks.copies.Store(row.copies)
-		if got := s.mayLead(); got != row.want {
+		if got := s.disks.mayLead() == nil; got != row.want {
 			t.Errorf("%v, a log with room for %d bytes: %v", row.level, log.Room().Bytes, got)
 		}
 		if err := log.Close(); err != nil {
@@ -114,7 +115,7 @@ func TestStoredOnFullDisks(t *testing.T) {
 		}
 	}
 	judge := func(level proto.DiskSpace_Level) int64 {
-		leader.judgeCluster(diskReport{DiskSpace: &proto.DiskSpace{Level: level, TakesBytes: 1 << 30}})
+		leader.disks.judgeCluster(diskReport{DiskSpace: &proto.DiskSpace{Level: level, TakesBytes: 1 << 30}})
 		_, cluster := leader.Disk()
 		if cluster.Level != level {
 			t.Fatalf("the cluster is %v, want %v", cluster.Level, level)
@@ -162,12 +163,12 @@ func TestLeaderWithoutLog(t *testing.T) {
 	})
 	c.makeLeader("a")
 	before := c.nodes["a"]
-	campaigns := c.nodes["b"].stats.campaigns.Load() + c.nodes["c"].stats.campaigns.Load()
+	campaigns := c.nodes["b"].failover.Campaigns() + c.nodes["c"].failover.Campaigns()
 	readOnly.Store(true)
 	if r, err := c.nodes["b"].Propose(c.ctx(), write("k", "v")); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
 		t.Errorf("through a follower: %v, %v", r.Outcome, err)
 	}
-	if before.IsLeader() || c.nodes["b"].stats.campaigns.Load()+c.nodes["c"].stats.campaigns.Load() == campaigns {
+	if before.IsLeader() || c.nodes["b"].failover.Campaigns()+c.nodes["c"].failover.Campaigns() == campaigns {
 		t.Error("it leads still, or its followers waited for their timeout")
 	}
 	readOnly.Store(false)
@@ -213,7 +214,7 @@ func TestJoinOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := leader.awaitFuture(leader.raft.Snapshot()); err != nil {
+	if err := leader.node.Await(leader.node.Raft().Snapshot()); err != nil {
 		t.Fatal(err)
 	}
 	if first, err := leader.log.FirstIndex(); err != nil || first < 4 {
@@ -385,9 +386,9 @@ func TestStateBeforeReserve(t *testing.T) {
 	waits(true)
 	// Room for a segment, and not for what waits.
 	giveBack(t, dir, segment+16<<10)
-	looks, last := 0, full.ownDisk()
+	looks, last := 0, full.disks.report()
 	c.eventually("it has looked at the disk", func() error {
-		if now := full.ownDisk(); now != last {
+		if now := full.disks.report(); now != last {
 			last, looks = now, looks+1
 		}
 		if least := int(2 * tryEvery / lookEvery); looks < least { // of which one would have made a segment

@@ -30,8 +30,8 @@ func TestFuturesEnd(t *testing.T) {
 		defer release() // if the test ends early: the cluster's end waits for the disk
 		var futures []raft.ApplyFuture
 		for _, frame := range frames {
-			f := m.raft.Apply(proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), 0)
-			endsWith(f, m.ended)
+			f := m.node.Raft().Apply(proto.InTerm(frame, proto.Term(m.node.Raft().CurrentTerm())), 0)
+			endsWith(f, m.node.Ended())
 			futures = append(futures, f)
 		}
 		var writers sync.WaitGroup
@@ -43,12 +43,12 @@ func TestFuturesEnd(t *testing.T) {
 			})
 		}
 		c.eventually("proposals are under way", func() error {
-			if n := m.applying.Load(); n < 20 {
+			if n := m.proposals.applying.Load(); n < 20 {
 				return fmt.Errorf("%d", n)
 			}
 			return nil
 		})
-		end := m.raft.Shutdown() // its main loop finds this and entries when the disk goes on, and takes either
+		end := m.node.Raft().Shutdown() // its main loop finds this and entries when the disk goes on, and takes either
 		release()
 		if err := end.Error(); err != nil {
 			t.Fatal(err)

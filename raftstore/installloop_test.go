@@ -37,6 +37,8 @@ func installLoopIsLeft(t *testing.T) bool {
 		silent(cfg)
 		cfg.Timing.SnapshotInterval = 20 * time.Millisecond
 		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 1, 8
+		// A message that waits for a keeps no entries: they would clear the dead ones.
+		cfg.TestHooks.RetryFor = time.Millisecond
 		if cfg.Node == "a" {
 			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = unheard, unheard, unheard
 			cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 10_000, 10_000
@@ -44,14 +46,10 @@ func installLoopIsLeft(t *testing.T) bool {
 	})
 	a := c.nodes["a"]
 	c.makeLeader("a")
-	for _, m := range c.nodes {
-		// A message that waits for a keeps no entries: they would clear the dead ones.
-		m.transport.retryFor = time.Millisecond
-	}
 	f.part(f.raft, true, "a", "b", "c")
 	f.part(f.calls, true, "a", "b", "c")
 	for range 200 {
-		a.raft.Apply([]byte("never committed"), time.Second)
+		a.node.Raft().Apply([]byte("never committed"), time.Second)
 	}
 	var leader *testNode
 	c.eventually("b or c leads", func() error {
@@ -74,8 +72,8 @@ func installLoopIsLeft(t *testing.T) bool {
 		}
 		return nil
 	})
-	if dead, err := a.log.LastIndex(); err != nil || dead <= leader.raft.LastIndex() {
-		t.Fatalf("setup: a's log ends at %d, the leader's at %d (%v)", dead, leader.raft.LastIndex(), err)
+	if dead, err := a.log.LastIndex(); err != nil || dead <= leader.node.Raft().LastIndex() {
+		t.Fatalf("setup: a's log ends at %d, the leader's at %d (%v)", dead, leader.node.Raft().LastIndex(), err)
 	}
 	f.part(f.raft, false, "a", "b", "c")
 	f.part(f.calls, false, "a", "b", "c")
@@ -90,7 +88,7 @@ func installLoopIsLeft(t *testing.T) bool {
 			return nil
 		default:
 		}
-		if end, err := a.log.LastIndex(); err != nil || end > leader.raft.LastIndex() || a.Applied() < leader.Applied() {
+		if end, err := a.log.LastIndex(); err != nil || end > leader.node.Raft().LastIndex() || a.Applied() < leader.Applied() {
 			return fmt.Errorf("%d installs; applied %d of %d, the log ends at %d (%v)", a.Counters().SnapshotsInstalled, a.Applied(), leader.Applied(), end, err)
 		}
 		return nil

@@ -71,17 +71,17 @@ func TestNodeCatchesUpUnderLoad(t *testing.T) {
 		})
 	}
 	leader.Store(l)
-	term := l.raft.CurrentTerm()
+	term := l.node.Raft().CurrentTerm()
 	c.open(away)
 	c.eventually("the joining node caught up under load", func() error {
-		end, at := l.raft.LastIndex(), uint64(away.Applied())
+		end, at := l.node.Raft().LastIndex(), uint64(away.Applied())
 		if away.fsm.restored.Load() == 0 || at+trailing < end {
 			return fmt.Errorf("the leader's log ends at %d, the node has applied %d, after %d snapshots", end, at, away.fsm.restored.Load())
 		}
 		return nil
 	})
 	// Another leader may send another one, for all that it knows of the node.
-	if n := away.fsm.restored.Load(); n > 2 || n > 1 && l.IsLeader() && l.raft.CurrentTerm() == term {
+	if n := away.fsm.restored.Load(); n > 2 || n > 1 && l.IsLeader() && l.node.Raft().CurrentTerm() == term {
 		t.Errorf("it took %d snapshots", n)
 	}
 }

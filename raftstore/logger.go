@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // newRaftLogger gives the Raft library's lines to slog: those that an operator meets when nodes start, stop
@@ -153,7 +155,7 @@ func (s *slogSink) Accept(name string, level hclog.Level, msg string, args ...an
 	if line.text == "" {
 		line.text = msg
 	}
-	if slices.Contains(args, any(errFollowerFull)) {
+	if slices.Contains(args, any(replication.ErrFollowerFull)) {
 		line.text = "a node takes no entries of this one, which leads, retrying"
 	}
 	out := append(make([]any, 0, len(args)+2), "component", name)

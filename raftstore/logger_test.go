@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // TestRaftLog: the Raft library's lines in our words and keys, with names of nodes, at the levels that they have here.
@@ -39,7 +41,7 @@ func TestRaftLog(t *testing.T) {
 		{func() {
 			l.Warn("rejecting vote request since we have a leader", "from", peer.Address, "leader", peer.Address, "leader-id", "id-3")
 		}, `component=raft node=n3 leader=n3` + "\n"},
-		{func() { l.Error("failed to appendEntries to", "peer", peer, "error", errFollowerFull) }, `level=WARN msg="a node takes no entries of this one, which leads, retrying" component=raft node=n3 err="the disk of the follower is full"`},
+		{func() { l.Error("failed to appendEntries to", "peer", peer, "error", replication.ErrFollowerFull) }, `level=WARN msg="a node takes no entries of this one, which leads, retrying" component=raft node=n3 err="the disk of the follower is full"`},
 		{func() { l.Error("failed to take snapshot", "error", reason) }, `level=WARN msg="the log is not cut, no snapshot can be taken, retrying" component=raft err="a reason"`},
 		{func() { l.Error("failed to take snapshot", "error", reason) }, ""},
 		{func() { l.Error("failed to append to logs", "error", reason) }, `level=ERROR msg="entries of the leader cannot be written to the log" component=raft err="a reason"`},

@@ -5,131 +5,105 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/local"
 )
 
 // Server is a member of the Raft configuration.
-type Server struct {
-	ID      proto.NodeID
-	Address string
-	Voter   bool
+type Server = local.Server
+
+// members is the Raft configuration, and who leads in it. It is a part of Store.
+type members struct {
+	node     *local.Node
+	fsm      *fsm
+	election time.Duration // bounds how long Raft may take to begin with a change
+
+	transfer sync.Mutex // held while leadership is handed over: one at a time
 }
 
 // Members returns the newest Raft configuration that this node knows and its
 // index.
-func (s *Store) Members() (index uint64, servers []Server, err error) {
+func (m *members) Members() (index uint64, servers []Server) {
 	// The library's future for this has no index (it is always zero), so the state
 	// machine keeps it. First the index, then the servers: should they differ, the
 	// servers are newer, and a change with that index is refused.
-	index = s.fsm.configuration.Load()
-	future := s.raft.GetConfiguration()
-	if err := future.Error(); err != nil {
-		return 0, nil, fmt.Errorf("members: %w", err)
-	}
-	for _, m := range future.Configuration().Servers {
-		servers = append(servers, Server{ID: proto.NodeID(m.ID), Address: string(m.Address), Voter: m.Suffrage == raft.Voter})
-	}
-	return index, servers, nil
+	index = m.fsm.configuration.Load()
+	return index, m.node.Members()
 }
 
 // Committed returns the servers of the newest configuration that this node knows to be
 // committed; ok is false before there is one. Members may be ahead of it by a change
 // that is never committed.
-func (s *Store) Committed() (servers []Server, ok bool) {
-	c := s.fsm.servers.Load()
+func (m *members) Committed() (servers []Server, ok bool) {
+	c := m.fsm.servers.Load()
 	if c == nil {
 		return nil, false
 	}
-	for _, m := range c.Servers {
-		servers = append(servers, Server{ID: proto.NodeID(m.ID), Address: string(m.Address), Voter: m.Suffrage == raft.Voter})
-	}
-	return servers, true
+	return local.Members(c.Servers), true
 }
 
 // HasState reports whether this node has taken part in a cluster before.
-func (s *Store) HasState() bool {
-	return s.raft.LastIndex() > 0 || s.raft.CurrentTerm() > 0
-}
-
-// Bootstrap makes this node part of a new cluster of the given voters. All of
-// them must be given the same servers and cluster id; the first leader writes the
-// id into the state. A node that has state already ignores it.
-func (s *Store) Bootstrap(servers []Server, cluster proto.ClusterID) error {
-	s.bootstrapped.Store(&cluster)
-	var c raft.Configuration
-	for _, m := range servers {
-		suffrage := raft.Voter
-		if !m.Voter {
-			suffrage = raft.Nonvoter
-		}
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address), Suffrage: suffrage})
-	}
-	err := s.raft.BootstrapCluster(c).Error()
-	switch {
-	case errors.Is(err, raft.ErrCantBootstrap):
-		return nil
-	case err != nil:
-		return fmt.Errorf("bootstrap: %w", err)
-	}
-	s.formed <- struct{}{} // once in a store's life: after that it has state
-	return nil
+func (m *members) HasState() bool {
+	return m.node.Raft().LastIndex() > 0 || m.node.Raft().CurrentTerm() > 0
 }
 
 // Leader returns the leader that this node knows, or "".
-func (s *Store) Leader() (proto.NodeID, string) {
-	addr, id := s.raft.LeaderWithID()
+func (m *members) Leader() (proto.NodeID, string) {
+	addr, id := m.node.Raft().LeaderWithID()
 	return proto.NodeID(id), string(addr)
 }
 
 // IsLeader reports whether this node leads and has committed an entry of its
 // own term.
-func (s *Store) IsLeader() bool { return s.leader.ready() }
+func (m *members) IsLeader() bool { return m.node.Ready() }
 
 // LeaderChanged returns a channel that is closed when the leader, or this node's
 // readiness to lead, next changes.
-func (s *Store) LeaderChanged() <-chan struct{} { return s.leader.watch() }
+func (m *members) LeaderChanged() <-chan struct{} { return m.node.Changed() }
 
 // AddNonvoter adds a node without a vote, if the configuration is still the one
 // at prev. Errors of this and the other changes: ErrNotLeader,
 // ErrConfigurationChanged, ErrUnknownOutcome.
-func (s *Store) AddNonvoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
-	return s.change(ctx, "add non-voter", id, prev, func(t time.Duration) raft.IndexFuture {
-		return s.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), prev, t)
+func (m *members) AddNonvoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
+	return m.change(ctx, "add non-voter", id, prev, func(t time.Duration) raft.IndexFuture {
+		return m.node.Raft().AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), prev, t)
 	})
 }
 
 // AddVoter gives a node a vote, or a voter another address.
-func (s *Store) AddVoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
-	return s.change(ctx, "add voter", id, prev, func(t time.Duration) raft.IndexFuture {
-		return s.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(addr), prev, t)
+func (m *members) AddVoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
+	return m.change(ctx, "add voter", id, prev, func(t time.Duration) raft.IndexFuture {
+		return m.node.Raft().AddVoter(raft.ServerID(id), raft.ServerAddress(addr), prev, t)
 	})
 }
 
 // DemoteVoter takes a node's vote.
-func (s *Store) DemoteVoter(ctx context.Context, id proto.NodeID, prev uint64) error {
-	return s.change(ctx, "demote", id, prev, func(t time.Duration) raft.IndexFuture {
-		return s.raft.DemoteVoter(raft.ServerID(id), prev, t)
+func (m *members) DemoteVoter(ctx context.Context, id proto.NodeID, prev uint64) error {
+	return m.change(ctx, "demote", id, prev, func(t time.Duration) raft.IndexFuture {
+		return m.node.Raft().DemoteVoter(raft.ServerID(id), prev, t)
 	})
 }
 
 // RemoveServer removes a node.
-func (s *Store) RemoveServer(ctx context.Context, id proto.NodeID, prev uint64) error {
-	return s.change(ctx, "remove", id, prev, func(t time.Duration) raft.IndexFuture {
-		return s.raft.RemoveServer(raft.ServerID(id), prev, t)
+func (m *members) RemoveServer(ctx context.Context, id proto.NodeID, prev uint64) error {
+	return m.change(ctx, "remove", id, prev, func(t time.Duration) raft.IndexFuture {
+		return m.node.Raft().RemoveServer(raft.ServerID(id), prev, t)
 	})
 }
 
-func (s *Store) change(ctx context.Context, op string, id proto.NodeID, prev uint64, do func(time.Duration) raft.IndexFuture) error {
-	if !s.leader.ready() {
+func (m *members) change(ctx context.Context, op string, id proto.NodeID, prev uint64, do func(time.Duration) raft.IndexFuture) error {
+	if !m.node.Ready() {
 		return fmt.Errorf("%s %s: %w", op, id, ErrNotLeader)
 	}
-	if index, _, err := s.Members(); err != nil || prev != 0 && index != prev {
-		return fmt.Errorf("%s %s: %w", op, id, errors.Join(ErrConfigurationChanged, err))
+	if index, _ := m.Members(); prev != 0 && index != prev {
+		return fmt.Errorf("%s %s: %w", op, id, ErrConfigurationChanged)
 	}
-	err := s.await(ctx, func() error { return do(s.cfg.Timing.Election).Error() })
+	err := m.node.Do(ctx, func() error { return do(m.election).Error() })
 	switch {
 	case err == nil:
 		return nil
@@ -143,43 +117,24 @@ func (s *Store) change(ctx context.Context, op string, id proto.NodeID, prev uin
 	return fmt.Errorf("%s %s: %w", op, id, err)
 }
 
-// await runs f, which cannot be cancelled, in a goroutine of its own. Raft may
-// end without an answer to it (see awaitFuture).
-func (s *Store) await(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return errors.Join(ErrUnknownOutcome, context.Cause(ctx))
-	case <-s.ended:
-		return errors.Join(ErrUnknownOutcome, ErrClosed)
-	}
-}
-
 // TransferLeadership hands leadership to a voter; "" means the one that is most
 // caught up. It must not be called again for a follower that has not moved since:
 // raft would block all writes (raft#696).
-func (s *Store) TransferLeadership(ctx context.Context, to proto.NodeID) error {
-	if !s.leader.ready() {
+func (m *members) TransferLeadership(ctx context.Context, to proto.NodeID) error {
+	if !m.node.Ready() {
 		return fmt.Errorf("transfer leadership: %w", ErrNotLeader)
 	}
-	if !s.leader.transfer.TryLock() {
+	if !m.transfer.TryLock() {
 		return fmt.Errorf("transfer leadership: %w", raft.ErrLeadershipTransferInProgress)
 	}
-	err := s.await(ctx, func() error {
-		defer s.leader.transfer.Unlock()
+	err := m.node.Do(ctx, func() error {
+		defer m.transfer.Unlock()
 		if to == "" {
-			return s.raft.LeadershipTransfer().Error()
+			return m.node.Raft().LeadershipTransfer().Error()
 		}
-		_, servers, err := s.Members()
-		if err != nil {
-			return err
-		}
-		for _, m := range servers {
-			if m.ID == to && m.Voter {
-				return s.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(m.Address)).Error()
+		for _, s := range m.node.Members() {
+			if s.ID == to && s.Voter {
+				return m.node.Raft().LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(s.Address)).Error()
 			}
 		}
 		return fmt.Errorf("%s is not a voter", to)

@@ -27,7 +27,7 @@ func TestLeaderOfNoName(t *testing.T) {
 	}}
 	m := c.add("a")
 	// Not by Bootstrap, which names the cluster.
-	noError(t, m.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(m.id), Address: raft.ServerAddress(m.addr)}}}).Error())
+	noError(t, m.node.Raft().BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(m.id), Address: raft.ServerAddress(m.addr)}}}).Error())
 	c.eventually("the first entry of the term", func() error {
 		if m.Applied() < 2 {
 			return errors.New("nothing is applied")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,13 +13,21 @@ import (
 	"github.com/cespare/xxhash/v2"
 	pb "google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 )
 
-// Notes are small files beside the log, which a node can do without. They are written whole and renamed, and
-// not synced: after a loss of power there may be an older one, or none.
-
 const noteFormat = 1
+
+// notes are small files beside the log, which a node can do without. They are written whole and renamed, and
+// not synced: after a loss of power there may be an older one, or none.
+type notes struct {
+	dir      string
+	logger   *slog.Logger
+	often    *loglimit.Limiter // limits what is logged at every try
+	cluster  func() string     // "" before there is one
+	readOnly func()            // told that the file system takes no writes
+}
 
 // note is the content of one.
 type note interface {
@@ -30,8 +39,8 @@ type note interface {
 var errNote = errors.New("it is damaged, or of another release")
 
 // encodeNote returns the content of a file: a checksum and the message, which has noteFormat.
-func encodeNote(n note) ([]byte, error) {
-	body, err := pb.Marshal(n)
+func encodeNote(content note) ([]byte, error) {
+	body, err := pb.Marshal(content)
 	if err != nil {
 		return nil, err
 	}
@@ -39,53 +48,53 @@ func encodeNote(n note) ([]byte, error) {
 }
 
 // decodeNote reads what encodeNote returns.
-func decodeNote(b []byte, n note) error {
+func decodeNote(b []byte, content note) error {
 	if len(b) < 8 || binary.BigEndian.Uint64(b) != xxhash.Sum64(b[8:]) {
 		return errNote
 	}
-	if err := pb.Unmarshal(b[8:], n); err != nil || n.GetFormat() != noteFormat {
+	if err := pb.Unmarshal(b[8:], content); err != nil || content.GetFormat() != noteFormat {
 		return errNote
 	}
 	return nil
 }
 
-// readNote reads a file of the store's directory. What is not there, damaged or of another cluster is empty.
-func (s *Store) readNote(name string, n note) {
-	b, err := os.ReadFile(filepath.Join(s.cfg.Dir, name))
+// read reads a file of the store's directory. What is not there, damaged or of another cluster is empty.
+func (n *notes) read(name string, content note) {
+	b, err := os.ReadFile(filepath.Join(n.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err == nil {
-		err = decodeNote(b, n)
+		err = decodeNote(b, content)
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("a file is left out, and will be written again", "file", name, "err", err)
+		n.logger.Warn("a file is left out, and will be written again", "file", name, "err", err)
 	}
-	if err != nil || n.GetClusterId() != string(s.Cluster()) {
-		pb.Reset(n)
+	if err != nil || content.GetClusterId() != n.cluster() {
+		pb.Reset(content)
 	}
 }
 
-// writeNote writes a file, and reports whether it could. what is what the file has, for the log.
-func (s *Store) writeNote(name, what string, n note) bool {
-	err := s.tryNote(name, n)
+// write writes a file, and reports whether it could. what is what the file has, for the log.
+func (n *notes) write(name, what string, content note) bool {
+	err := n.try(name, content)
 	if err == nil {
-		s.often.Over(s.cfg.Logger, name, what+" is written again")
+		n.often.Over(n.logger, name, what+" is written again")
 		return true
 	}
 	if errors.Is(err, syscall.EROFS) {
-		s.disks.readOnly.Store(true) // a log that has nothing to write does not notice
+		n.readOnly() // a log that has nothing to write does not notice
 	}
-	s.often.WarnAbout(s.cfg.Logger, name, "cannot write "+what, "err", err)
+	n.often.WarnAbout(n.logger, name, "cannot write "+what, "err", err)
 	return false
 }
 
-func (s *Store) tryNote(name string, n note) error {
-	b, err := encodeNote(n)
+func (n *notes) try(name string, content note) error {
+	b, err := encodeNote(content)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	path := filepath.Join(s.cfg.Dir, name)
+	path := filepath.Join(n.dir, name)
 	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/local"
 )
 
 // offerEvery is how often a leader looks whether the members have changed.
@@ -15,7 +16,7 @@ const offerEvery = time.Second
 // take a dial of the member's own: see Peers.Offer. Heartbeats keep followers
 // loyal to a leader that they cannot dial, so without it their proposals and reads
 // would fail for as long as that lasts.
-func (s *Store) offer() {
+func offer(node *local.Node) {
 	type target struct {
 		id   proto.NodeID
 		addr string
@@ -25,16 +26,14 @@ func (s *Store) offer() {
 	offered := map[target]context.CancelFunc{}
 	tick := time.NewTicker(offerEvery)
 	defer tick.Stop()
-	for s.ctx.Err() == nil {
-		change := s.leader.watch()
+	for node.Context().Err() == nil {
+		change := node.Changed()
 		want := map[target]bool{}
 		var again <-chan time.Time // followers offer nothing
-		if s.leader.ready() {
+		if node.Ready() {
 			again = tick.C
-			if _, servers, err := s.Members(); err == nil {
-				for _, m := range servers {
-					want[target{m.ID, m.Address}] = m.ID != s.cfg.Node
-				}
+			for _, m := range node.Members() {
+				want[target{m.ID, m.Address}] = m.ID != node.ID
 			}
 		}
 		for t, cancel := range offered {
@@ -45,13 +44,13 @@ func (s *Store) offer() {
 		}
 		for t, other := range want {
 			if other && offered[t] == nil {
-				ctx, cancel := context.WithCancel(s.ctx)
+				ctx, cancel := context.WithCancel(node.Context())
 				offered[t] = cancel
-				wg.Go(func() { s.cfg.Peers.Offer(ctx, t.id, t.addr) })
+				wg.Go(func() { node.Peers.Offer(ctx, t.id, t.addr) })
 			}
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-node.Context().Done():
 		case <-change:
 		case <-again:
 		}

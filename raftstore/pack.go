@@ -55,7 +55,7 @@ func (s *Store) packer() {
 	var was []mark // oldest first
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-s.node.Context().Done():
 			return
 		case <-tick.C:
 		}
@@ -74,7 +74,7 @@ func (s *Store) packer() {
 		for from := now; state.Pack(old, fresh); from = time.Now() {
 			pause.Reset((share - 1) * time.Since(from))
 			select {
-			case <-s.ctx.Done():
+			case <-s.node.Context().Done():
 				return
 			case <-pause.C:
 			}

@@ -13,6 +13,8 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/raftstore/exchange"
 )
 
 // A leader takes only what was meant for it as the leader of its present term: in
@@ -25,16 +27,16 @@ func TestProposalsOfAnotherTermAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := m.leader.term.Load()
+	term := m.node.LeadsIn()
 	for _, other := range []uint64{0, term - 1, term + 1} {
-		if _, err := proposer.forward(c.ctx(), m.id, m.addr, other, frame); !errors.Is(err, errNotSent) {
+		if _, err := proposer.proposals.forward(c.ctx(), m.id, m.addr, other, frame); !errors.Is(err, errNotSent) {
 			t.Errorf("a proposal for term %d to the leader of term %d: %v, want %v", other, term, err, errNotSent)
 		}
 	}
 	if table := m.State().Table("t"); table != nil {
 		t.Error("a refused proposal has taken effect")
 	}
-	if r, err := proposer.forward(c.ctx(), m.id, m.addr, term, frame); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+	if r, err := proposer.proposals.forward(c.ctx(), m.id, m.addr, term, frame); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
 		t.Errorf("a proposal for the present term: %v, %v", r.Outcome, err)
 	}
 }
@@ -55,7 +57,7 @@ func (p *deafPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 			return err
 		}
 		p.mu.Lock()
-		err = requests(req, func(call *proto.PeerRequest) error {
+		err = exchange.Requests(req, func(call *proto.PeerRequest) error {
 			p.read[binary.BigEndian.Uint64(call.GetPropose())] = true
 			return nil
 		})
@@ -110,14 +112,14 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
 			defer cancel()
 		}
-		call := peerCall{req: proto.PeerRequest{Term: 1, Request: &proto.PeerRequest_Propose{Propose: payload(i)}}}
-		err := m.streams.send(ctx, "z", l.Addr().String(), &call)
+		call := exchange.Call{Request: proto.PeerRequest{Term: 1, Request: &proto.PeerRequest_Propose{Propose: payload(i)}}}
+		err := m.streams.Ask(ctx, "z", l.Addr().String(), &call)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case err == nil:
 			t.Errorf("call %d was answered", i)
-		case errors.Is(err, errCallNotSent):
+		case errors.Is(err, exchange.ErrNotSent):
 			notAsked = append(notAsked, uint64(i))
 		default:
 			asked++
@@ -130,7 +132,7 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	m.streams.close()
+	m.streams.Close()
 	deaf.mu.Lock()
 	defer deaf.mu.Unlock()
 	for _, i := range notAsked {
@@ -153,8 +155,8 @@ func TestUnreachableIsNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	var call peerCall
-	if err := c.leader().streams.send(c.ctx(), "z", l.Addr().String(), &call); !errors.Is(err, errCallNotSent) {
-		t.Errorf("a call to nobody: %v, want %v", err, errCallNotSent)
+	var call exchange.Call
+	if err := c.leader().streams.Ask(c.ctx(), "z", l.Addr().String(), &call); !errors.Is(err, exchange.ErrNotSent) {
+		t.Errorf("a call to nobody: %v, want %v", err, exchange.ErrNotSent)
 	}
 }

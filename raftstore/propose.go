@@ -5,11 +5,17 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/exchange"
+	"github.com/quorate/quorate/raftstore/failover"
+	"github.com/quorate/quorate/raftstore/local"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // Propose replicates one write and returns when this node has applied it, so
@@ -64,7 +70,7 @@ func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.R
 	}
 	for range 4 {
 		w.Since = uint64(s.Applied())
-		r, err = s.propose(ctx, proto.KindWrite, w)
+		r, err = s.proposals.propose(ctx, proto.KindWrite, w)
 		var full *noSpaceError
 		if errors.As(err, &full) && !errors.Is(err, ErrUnknownOutcome) {
 			return full.refusal()
@@ -82,15 +88,36 @@ func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.R
 
 // Compact asks for the history up to floor to be dropped on all nodes.
 func (s *Store) Compact(ctx context.Context, floor proto.Revision) error {
-	_, err := s.propose(ctx, proto.KindCompact, &proto.Compact{Floor: uint64(floor)})
+	_, err := s.proposals.propose(ctx, proto.KindCompact, &proto.Compact{Floor: uint64(floor)})
 	if err != nil {
 		return fmt.Errorf("compact to %d: %w", floor, err)
 	}
 	return nil
 }
 
-func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (mvcc.Result, error) {
-	if err := s.allowed(kind, m); err != nil {
+// proposals are on their way to the log, of this node or of the leader.
+type proposals struct {
+	cfg       *Config
+	node      *local.Node
+	streams   *exchange.Streams
+	transport *replication.Transport
+	failover  *failover.Failover
+	disks     *diskSpace
+	features  *features
+	waiters   *waiters
+	applied   func() proto.Revision
+
+	inFlight atomic.Int64 // bytes
+	// applying counts those that this leader has given to raft and that are not applied yet.
+	applying  atomic.Int64
+	batches   batches
+	writeTime replication.WriteTime
+
+	pending, failed, sent atomic.Int64
+}
+
+func (a *proposals) propose(ctx context.Context, kind proto.Kind, m proto.Message) (mvcc.Result, error) {
+	if err := a.features.allowed(kind, m); err != nil {
 		return mvcc.Result{}, err
 	}
 	frame, err := proto.Encode(kind, m)
@@ -101,20 +128,20 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 		return mvcc.Result{}, fmt.Errorf("%d bytes, the limit is %d: %w", len(frame), proto.MaxEntryBytes, ErrTooLarge)
 	}
 	size := int64(len(frame))
-	if s.inFlight.Add(size) > s.cfg.Limits.InFlightBytes {
-		s.inFlight.Add(-size)
+	if a.inFlight.Add(size) > a.cfg.Limits.InFlightBytes {
+		a.inFlight.Add(-size)
 		return mvcc.Result{}, ErrOverloaded
 	}
-	defer s.inFlight.Add(-size)
-	s.stats.pending.Add(1)
-	defer s.stats.pending.Add(-1)
+	defer a.inFlight.Add(-size)
+	a.pending.Add(1)
+	defer a.pending.Add(-1)
 
-	r, err := s.retry(ctx, frame)
+	r, err := a.retry(ctx, frame)
 	if err != nil {
-		s.stats.failed.Add(1)
+		a.failed.Add(1)
 		return r, err
 	}
-	if err := s.WaitApplied(ctx, proto.Revision(r.Index)); err != nil {
+	if err := a.waiters.wait(ctx, proto.Revision(r.Index), a.applied); err != nil {
 		return r, errors.Join(ErrUnknownOutcome, err)
 	}
 	return r, nil
@@ -123,25 +150,25 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 // retry sends the frame to the leader until it has an answer, the context
 // ends, no leader was there for Timing.NoLeader, or none can be elected. The request
 // id in the frame makes it take effect once.
-func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
+func (a *proposals) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	began := time.Now()
-	var a attempts
+	var tries attempts
 	for {
-		change := s.leader.watch()
+		change := a.node.Changed()
 		var r mvcc.Result
 		// Nothing is written for a caller that has gone: its answer could even win over the end of its context below.
-		if ctx.Err() == nil && a.mayRepeat(s.raft.CurrentTerm()) {
+		if ctx.Err() == nil && tries.mayRepeat(a.node.Raft().CurrentTerm()) {
 			var term uint64
 			var err error
-			r, term, err = s.attempt(ctx, frame)
-			if final, err := a.judge(&r, term, err); final {
+			r, term, err = a.attempt(ctx, frame)
+			if final, err := tries.judge(&r, term, err); final {
 				return r, err
 			}
 		}
-		wait, cancel := context.WithTimeout(ctx, retryEvery)
-		if time.Since(began) > s.cfg.Timing.NoLeader || s.cfg.QuorumIsLost() || ctx.Err() != nil || s.ctx.Err() != nil {
+		wait, cancel := context.WithTimeout(ctx, local.RetryEvery)
+		if time.Since(began) > a.cfg.Timing.NoLeader || a.cfg.QuorumIsLost() || ctx.Err() != nil || a.node.Context().Err() != nil {
 			cancel()
-			return r, giveUp(a.sent, a.last, context.Cause(ctx), s.ctx.Err())
+			return r, giveUp(tries.sent, tries.last, context.Cause(ctx), a.node.Context().Err())
 		}
 		select {
 		case <-change:
@@ -203,9 +230,6 @@ func (a *attempts) judgeOutcome(r *mvcc.Result) (final bool, _ error) {
 	return true, nil
 }
 
-// retryEvery bounds how long a change of leader can go unnoticed.
-const retryEvery = 20 * time.Millisecond
-
 // errNotSent means that the frame is certainly in no log.
 var errNotSent = errors.New("not sent")
 
@@ -224,21 +248,21 @@ func giveUp(sent bool, last, caller, closed error) error {
 
 // attempt sends the frame once, to the leader of the term that it returns. Errors:
 // errNotSent, ErrUnknownOutcome, or one that ends the proposal.
-func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64, error) {
-	if term := s.leader.term.Load(); term != 0 {
-		r, err := s.apply(ctx, copyFor(frame, term))
+func (a *proposals) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64, error) {
+	if term := a.node.LeadsIn(); term != 0 {
+		r, err := a.apply(ctx, copyFor(frame, term))
 		return r, term, err
 	}
-	term := s.raft.CurrentTerm()
-	addr, id := s.raft.LeaderWithID()
-	if id == "" || id == raft.ServerID(s.cfg.Node) || s.raft.CurrentTerm() != term {
+	term := a.node.Raft().CurrentTerm()
+	addr, id := a.node.OtherLeader()
+	if id == "" || a.node.Raft().CurrentTerm() != term {
 		return mvcc.Result{}, term, errNotSent
 	}
-	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader || s.silence.unheard(id) {
-		return mvcc.Result{}, term, errNotSent // it would only wait on: see peerStream.watch
+	if time.Since(a.node.Raft().LastContact()) > a.cfg.Timing.NoLeader || a.failover.Unheard(id) {
+		return mvcc.Result{}, term, errNotSent // it would only wait on: see package exchange
 	}
-	s.stats.forwarded.Add(1)
-	r, err := s.forward(ctx, proto.NodeID(id), string(addr), term, copyFor(frame, term))
+	a.sent.Add(1)
+	r, err := a.forward(ctx, proto.NodeID(id), string(addr), term, copyFor(frame, term))
 	return r, term, err
 }
 
@@ -251,20 +275,20 @@ func copyFor(frame []byte, term uint64) []byte {
 }
 
 // forward gives the frame to the leader of a term and waits for its answer, as
-// long as that node leads and is heard of: see peerStream.watch.
-func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
-	call := peerCall{
-		req:      proto.PeerRequest{Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}},
-		answered: s.applyAnswered, applied: waiter{pos: -1},
+// long as that node leads and is heard of: see package exchange.
+func (a *proposals) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
+	call := forwarded{
+		Call: exchange.Call{Request: proto.PeerRequest{Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}}, by: a, waits: waiter{pos: -1},
 	}
-	if err := s.streams.send(ctx, leader, addr, &call); err != nil {
-		s.waiters.leave(&call.applied)
-		if errors.Is(err, errCallNotSent) {
+	call.Then = &call
+	if err := a.streams.Ask(ctx, leader, addr, &call.Call); err != nil {
+		a.waiters.leave(&call.waits)
+		if errors.Is(err, exchange.ErrNotSent) {
 			return mvcc.Result{}, errors.Join(errNotSent, err)
 		}
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, err)
 	}
-	r := call.resp.GetPropose()
+	r := call.Response.GetPropose()
 	if r == nil {
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the leader's answer is of another kind"))
 	}
@@ -285,13 +309,20 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 	}
 }
 
-// applyAnswered wakes who waits for the answer to a proposal when this node has applied the entry, for
+// forwarded is a proposal that the leader is asked to give to its Raft.
+type forwarded struct {
+	exchange.Call
+	by    *proposals
+	waits waiter // for the entry that the answer names
+}
+
+// Answered wakes who waits for the answer to a proposal when this node has applied the entry, for
 // which it would have to wait then anyway: it is woken once instead of twice.
-func (s *Store) applyAnswered(call *peerCall, last committed) {
-	call.applied.index, call.applied.done = proto.Revision(call.resp.GetPropose().GetIndex()), call.done
-	s.waiters.wake(&call.applied, s.Applied)
-	if last.index > 0 {
-		s.transport.commitAnswered(last)
+func (c *forwarded) Answered(last exchange.Committed) {
+	c.waits.index, c.waits.done = proto.Revision(c.Response.GetPropose().GetIndex()), c.Done()
+	c.by.waiters.wake(&c.waits, c.by.applied)
+	if last.Index > 0 {
+		c.by.transport.CommitAnswered(last)
 	}
 }
 

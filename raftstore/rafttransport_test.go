@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
+
+	"github.com/quorate/quorate/raftstore/replication"
 )
 
 // beats counts the heartbeats that failed.
@@ -20,10 +22,17 @@ type beats struct {
 
 func (b beats) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := b.Transport.AppendEntries(id, to, req, resp)
-	if err != nil && isHeartbeat(req) {
+	if err != nil && replication.IsHeartbeat(req) {
 		b.failed.Add(1)
 	}
 	return err
+}
+
+// transportOver is a transport of this node over another one. Zero is the time for which entries are kept otherwise.
+func (m *testNode) transportOver(inner raft.Transport, retryFor time.Duration) *replication.Transport {
+	return replication.New(replication.Config{
+		Inner: inner, Node: m.node, Log: m.log, Comparison: m.comparison, MayLead: m.disks.mayLead, Applied: m.Applied, RetryFor: retryFor,
+	})
 }
 
 // counted is a transport that counts the messages of AppendEntries.
@@ -109,8 +118,7 @@ func TestReturnElsewhereIsNoticed(t *testing.T) {
 	})
 	away.addr = ""
 	c.open(away)
-	index, _, err := leader.Members()
-	noError(t, err)
+	index, _ := leader.Members()
 	noError(t, leader.AddVoter(c.ctx(), away.id, away.addr, index))
 	noError(t, away.WaitApplied(c.ctx(), last.Revision))
 }
@@ -130,11 +138,10 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	c.close(away)
 
 	var attempts atomic.Int64
-	n := newRaftTransport(counted{leader.rpc, &attempts})
-	n.store, n.retryFor = leader.Store, time.Millisecond
+	n := leader.transportOver(counted{leader.rpc, &attempts}, time.Millisecond)
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: leader.rpc.EncodePeer(raft.ServerID(leader.id), raft.ServerAddress(leader.addr))},
-		Term:      leader.raft.CurrentTerm(), PrevLogEntry: entry.Index, PrevLogTerm: entry.Term,
+		Term:      leader.node.Raft().CurrentTerm(), PrevLogEntry: entry.Index, PrevLogTerm: entry.Term,
 		Entries: []*raft.Log{{Index: entry.Index + 1, Term: entry.Term, Type: raft.LogNoop}},
 	}
 	done := make(chan error, 1)
@@ -181,7 +188,7 @@ func TestFullFollower(t *testing.T) {
 	m.comparison.mu.Lock()
 	m.comparison.with["z"] = true
 	m.comparison.mu.Unlock()
-	term := m.raft.CurrentTerm()
+	term := m.node.Raft().CurrentTerm()
 	for _, row := range []struct {
 		name   string
 		with   raft.AppendEntriesResponse
@@ -189,16 +196,15 @@ func TestFullFollower(t *testing.T) {
 		commit uint64
 		told   uint64 // in a message without entries; 0: none is sent
 	}{
-		{"no room", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 9, 7},
-		{"nothing new is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 5, 5},
-		{"nothing is committed", raft.AppendEntriesResponse{Term: term}, errFollowerFull, 0, 0},
+		{"no room", raft.AppendEntriesResponse{Term: term}, replication.ErrFollowerFull, 9, 7},
+		{"nothing new is committed", raft.AppendEntriesResponse{Term: term}, replication.ErrFollowerFull, 5, 5},
+		{"nothing is committed", raft.AppendEntriesResponse{Term: term}, replication.ErrFollowerFull, 0, 0},
 		{"a log that ends earlier", raft.AppendEntriesResponse{Term: term, NoRetryBackoff: true}, nil, 9, 0},
 		{"a later term", raft.AppendEntriesResponse{Term: term + 1}, nil, 9, 0},
 		{"entries that were taken", raft.AppendEntriesResponse{Term: term, Success: true}, nil, 9, 0},
 	} {
 		var last raft.AppendEntriesRequest
-		n := newRaftTransport(refusing{with: row.with, last: &last})
-		n.store = m.Store
+		n := m.transportOver(refusing{with: row.with, last: &last}, 0)
 		req := raft.AppendEntriesRequest{Term: term, PrevLogEntry: 7, PrevLogTerm: term, Entries: []*raft.Log{{Index: 8, Term: term}}, LeaderCommitIndex: row.commit}
 		err := n.AppendEntries("z", "127.0.0.1:1", &req, new(raft.AppendEntriesResponse))
 		if !errors.Is(err, row.want) {
@@ -214,22 +220,21 @@ func TestFullFollower(t *testing.T) {
 	}
 }
 
-// Raft is not told what peers say once the store ends: see raftTransport.AppendEntries.
+// Raft is not told what peers say once the store ends: see replication.Transport.AppendEntries.
 func TestAnswersBehindTheEnd(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
 	m.comparison.mu.Lock()
 	m.comparison.with["z"] = true
 	m.comparison.mu.Unlock()
-	n := newRaftTransport(refusing{})
-	n.store = m.Store
-	term := m.raft.CurrentTerm()
+	n := m.transportOver(refusing{}, 0)
+	term := m.node.Raft().CurrentTerm()
 	ask := func(term uint64) error {
 		return n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: term}, new(raft.AppendEntriesResponse))
 	}
 	noError(t, ask(term))
-	if err := ask(term - 1); !errors.Is(err, errOldTerm) {
-		t.Errorf("a message of an earlier term: %v, want %v", err, errOldTerm)
+	if err := ask(term - 1); !errors.Is(err, replication.ErrOldTerm) {
+		t.Errorf("a message of an earlier term: %v, want %v", err, replication.ErrOldTerm)
 	}
 	c.close(m)
 	if err := ask(term); !errors.Is(err, ErrClosed) {
@@ -243,23 +248,18 @@ func TestNudgeGivesUp(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
 	// It acknowledged what is beyond any log, and does not know its commit.
-	p := &peerProgress{term: m.leader.term.Load(), acked: 1 << 40}
-	m.transport.mu.Lock()
-	m.transport.peers["z"] = p
-	m.transport.mu.Unlock()
+	m.transport.SetProgress("z", replication.Progress{Term: m.node.LeadsIn(), Acked: 1 << 40})
 	first, err := m.log.FirstIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.log.Drop(first, m.raft.CommitIndex()); err != nil {
+	if err := m.log.Drop(first, m.node.Raft().CommitIndex()); err != nil {
 		t.Fatal(err)
 	}
-	m.transport.wakeUp()
+	m.transport.WakeUp()
 	c.eventually("the peer counts as told", func() error {
-		m.transport.mu.Lock()
-		defer m.transport.mu.Unlock()
-		if p.busy || p.commit < m.raft.CommitIndex() {
-			return fmt.Errorf("told %d of %d", p.commit, m.raft.CommitIndex())
+		if p := m.transport.Progress("z"); p.Busy || p.Commit < m.node.Raft().CommitIndex() {
+			return fmt.Errorf("told %d of %d", p.Commit, m.node.Raft().CommitIndex())
 		}
 		return nil
 	})

@@ -13,6 +13,8 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
+
+	"github.com/quorate/quorate/raftstore/readindex"
 )
 
 // The scenarios in which Raft's own VerifyLeader lets a stale read pass (see
@@ -140,7 +142,7 @@ func TestReadNeedsVoters(t *testing.T) {
 			voter = m
 		}
 	}
-	term := uint64(l.raft.CurrentTerm())
+	term := uint64(l.node.Raft().CurrentTerm())
 	for _, a := range []struct {
 		name  string
 		asker proto.NodeID
@@ -153,10 +155,10 @@ func TestReadNeedsVoters(t *testing.T) {
 		{"a voter's read: the question proves what it knows", voter.id, term, true},
 		{"a voter's that knows a newer term", voter.id, term + 1, false},
 	} {
-		if _, err := l.confirm(c.ctx(), a.asker, a.term); (err == nil) != a.ok {
+		if _, err := l.reads.Confirm(c.ctx(), a.asker, a.term); (err == nil) != a.ok {
 			t.Errorf("%s: %v", a.name, err)
 		}
-		if _, ok := l.confirmAtOnce(a.asker, a.term); ok != a.ok {
+		if _, ok := l.reads.ConfirmAtOnce(a.asker, a.term); ok != a.ok {
 			t.Errorf("%s, at once: %v", a.name, ok)
 		}
 	}
@@ -212,17 +214,17 @@ func TestDeposedLeaderRefusesReads(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(c.ctx(), 5*time.Second)
 		defer cancel()
-		if index, err := a.confirm(ctx, "", 0); err == nil {
+		if index, err := a.reads.Confirm(ctx, "", 0); err == nil {
 			t.Errorf("%s, a read at %d was confirmed; the new leader has committed %d", when, index, successor.Applied())
 		}
 	}
-	if index, ok := a.confirmAtOnce("b", successor.raft.CurrentTerm()); ok {
+	if index, ok := a.reads.ConfirmAtOnce("b", successor.node.Raft().CurrentTerm()); ok {
 		t.Errorf("a read at %d was confirmed by a voter that knows the new leader's term", index)
 	}
 	refuses("with all links cut")
 	f.part(f.calls, false, "a", "b", "c")
 	refuses("with calls passing again")
-	if _, err := a.confirm(c.ctx(), "", 0); !errors.Is(err, errNewerTerm) {
-		t.Errorf("a reaches everybody: %v, want %v", err, errNewerTerm)
+	if _, err := a.reads.Confirm(c.ctx(), "", 0); !errors.Is(err, readindex.ErrNewerTerm) {
+		t.Errorf("a reaches everybody: %v, want %v", err, readindex.ErrNewerTerm)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 	"google.golang.org/grpc"
+
+	"github.com/quorate/quorate/raftstore/exchange"
 )
 
 // detour sends the calls for a node somewhere else while to is set.
@@ -40,7 +42,7 @@ func (b *breaking) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 		if err != nil {
 			return err
 		}
-		if err := requests(req, func(call *proto.PeerRequest) error {
+		if err := exchange.Requests(req, func(call *proto.PeerRequest) error {
 			if call.GetPropose() == nil {
 				return nil
 			}
@@ -116,7 +118,7 @@ func TestLateCopyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.retry(c.ctx(), late); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
+	if r, err := l.proposals.retry(c.ctx(), late); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
 		t.Fatalf("a copy while its id is known: %+v, %v, want a duplicate of %d", r, err, first.Revision)
 	}
 	last, err := l.Propose(c.ctx(), write("k", "newer"))
@@ -126,7 +128,7 @@ func TestLateCopyIsRefused(t *testing.T) {
 	if err := l.Compact(c.ctx(), last.Revision); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.retry(c.ctx(), late); !errors.Is(err, errRequestIDExpired) {
+	if r, err := l.proposals.retry(c.ctx(), late); !errors.Is(err, errRequestIDExpired) {
 		t.Errorf("a copy when its id is forgotten: %+v, %v, want %v", r, err, errRequestIDExpired)
 	}
 	if v, err := l.State().Table("t").Get("k", l.State().Applied()); err != nil || v.Revision != last.Revision {
@@ -193,14 +195,14 @@ func TestCopyOfAnotherTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.apply(t.Context(), proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
+	if r, err := l.proposals.apply(t.Context(), proto.InTerm(frame, proto.Term(l.node.Raft().CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
 		t.Errorf("a copy for the term before: %+v, %v", r, err)
 	}
-	first, err := l.retry(c.ctx(), frame)
+	first, err := l.proposals.retry(c.ctx(), frame)
 	if err != nil || first.Outcome != proto.Outcome_OUTCOME_APPLIED {
 		t.Fatalf("a copy for this term: %+v, %v", first, err)
 	}
-	if r, err := l.apply(t.Context(), proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
+	if r, err := l.proposals.apply(t.Context(), proto.InTerm(frame, proto.Term(l.node.Raft().CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
 		t.Errorf("a copy of what has taken effect: %+v, %v", r, err)
 	}
 	c.sameHash()

@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -16,17 +17,17 @@ const delayEvery = 100 * time.Millisecond
 // measureDelay waits for a time, and then for a processor as Raft does, and tells how late it is. A timer alone would
 // show too little, because the processor that finds it runs it next. A goroutine that comes back from a sync of the
 // disk or from the network goes to the end of the queue of all processors, where Gosched goes too.
-func (s *Store) measureDelay() {
+func (o *observers) measureDelay(ctx context.Context) {
 	timer := time.NewTimer(delayEvery)
 	defer timer.Stop()
 	for due := time.Now().Add(delayEvery); ; due = time.Now().Add(delayEvery) {
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
 		runtime.Gosched()
-		s.stats.schedulingDelay(max(0, time.Since(due)))
+		o.schedulingDelay(max(0, time.Since(due)))
 		timer.Reset(delayEvery)
 	}
 }

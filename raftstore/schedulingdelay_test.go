@@ -13,13 +13,14 @@ import (
 // observeDelays measures until stop is called, and tells see.
 func observeDelays(t *testing.T, see func(time.Duration)) (stop func()) {
 	t.Helper()
-	s := &Store{}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
+	var s Store
 	s.ObserveSchedulingDelay(see)
-	s.start(s.measureDelay)
+	ctx, cancel := context.WithCancel(t.Context())
+	var measuring sync.WaitGroup
+	measuring.Go(func() { s.observers.measureDelay(ctx) })
 	return func() {
-		s.cancel()
-		s.tasks.Wait()
+		cancel()
+		measuring.Wait()
 	}
 }
 

@@ -74,10 +74,10 @@ func (r *snapshotRoom) lacking(now time.Time) int64 {
 }
 
 // admitSnapshot is asked before this node receives a snapshot of size bytes.
-func (s *Store) admitSnapshot(size int64) error {
-	err := s.snapshotRoom.admit(time.Now(), size, s.freeBytes())
+func (d *diskSpace) admitSnapshot(size int64) error {
+	err := d.snapshot.admit(time.Now(), size, d.freeBytes())
 	if err != nil {
-		s.often.Warn(s.cfg.Logger, "this node needs a snapshot of the leader, and its disk has no room for it: make room there", "err", err)
+		d.often.Warn(d.node.Logger, "this node needs a snapshot of the leader, and its disk has no room for it: make room there", "err", err)
 	}
 	return err
 }

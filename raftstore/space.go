@@ -12,7 +12,7 @@ import (
 // stored is one too: then keys can only become smaller. Only the leader can do it. Errors:
 // ErrNotLeader, ErrConfigurationChanged, ErrFeature; after any other it may take effect.
 func (s *Store) LimitStorage(ctx context.Context, bytes int64, prev uint64) error {
-	err := s.limitStorage(ctx, &proto.Cluster{StorageBytes: uint64(bytes), Term: s.leader.term.Load()}, prev)
+	err := s.limitStorage(ctx, &proto.Cluster{StorageBytes: uint64(bytes), Term: s.node.LeadsIn()}, prev)
 	if err != nil {
 		return fmt.Errorf("limit the storage to %d bytes: %w", bytes, err)
 	}
@@ -20,16 +20,14 @@ func (s *Store) LimitStorage(ctx context.Context, bytes int64, prev uint64) erro
 }
 
 func (s *Store) limitStorage(ctx context.Context, c *proto.Cluster, prev uint64) error {
-	index, _, err := s.Members()
+	index, _ := s.Members()
 	switch {
 	case c.Term == 0:
 		return ErrNotLeader
-	case err != nil:
-		return err
 	case index != prev:
 		return ErrConfigurationChanged
 	}
-	if err := s.allowed(proto.KindCluster, c); err != nil {
+	if err := s.features.allowed(proto.KindCluster, c); err != nil {
 		return err
 	}
 	if err := s.decide(ctx, c); err != nil {

@@ -16,10 +16,7 @@ func TestStorageLimit(t *testing.T) {
 	leader := c.leader()
 	follower := c.other(leader)
 	members := func() uint64 {
-		index, _, err := leader.Members()
-		if err != nil {
-			t.Fatal(err)
-		}
+		index, _ := leader.Members()
 		return index
 	}
 	limit := func(bytes int64) {
@@ -59,12 +56,12 @@ func TestStorageLimit(t *testing.T) {
 		propose(follower, write(fmt.Sprint("k", i), value), applied)
 	}
 	// Entries of Raft's own may come; the refused writes do not.
-	before := leader.raft.LastIndex()
+	before := leader.node.Raft().LastIndex()
 	for range 100 {
 		propose(follower, write("late", value), full)
 		propose(leader, write("late", value), full)
 	}
-	if grown := leader.raft.LastIndex() - before; grown > 50 {
+	if grown := leader.node.Raft().LastIndex() - before; grown > 50 {
 		t.Errorf("the log has grown by %d entries for 200 writes that were refused", grown)
 	}
 	propose(follower, write("k1", value+"y"), applied) // small

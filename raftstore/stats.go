@@ -7,12 +7,8 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// Stats counts what a Store does, for metrics. Read it through Store.Stats.
-type Stats struct {
-	pending, failed, forwarded     atomic.Int64
-	readIndexes, nudges, campaigns atomic.Int64
-	messages, answers              atomic.Int64 // on streams of peers: to the leader, and from it
-	rounds                         atomic.Uint64
+// observers are told what a Store does, for metrics.
+type observers struct {
 	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
 	onDelay                        atomic.Pointer[func(time.Duration)]
 	onRoundTrip                    atomic.Pointer[func(proto.NodeID, time.Duration)]
@@ -24,13 +20,13 @@ func observe(p *atomic.Pointer[func(time.Duration)], d time.Duration) {
 	}
 }
 
-func (s *Stats) logWrite(d time.Duration, _, _ int) { observe(&s.onLogWrite, d) }
-func (s *Stats) backendCommit(d time.Duration)      { observe(&s.onCommit, d) }
-func (s *Stats) readIndexWait(d time.Duration)      { observe(&s.onReadIx, d) }
-func (s *Stats) schedulingDelay(d time.Duration)    { observe(&s.onDelay, d) }
+func (o *observers) logWrite(d time.Duration)        { observe(&o.onLogWrite, d) }
+func (o *observers) backendCommit(d time.Duration)   { observe(&o.onCommit, d) }
+func (o *observers) readIndexWait(d time.Duration)   { observe(&o.onReadIx, d) }
+func (o *observers) schedulingDelay(d time.Duration) { observe(&o.onDelay, d) }
 
-func (s *Stats) roundTrip(to proto.NodeID, d time.Duration) {
-	if f := s.onRoundTrip.Load(); f != nil && *f != nil {
+func (o *observers) roundTrip(to proto.NodeID, d time.Duration) {
+	if f := o.onRoundTrip.Load(); f != nil && *f != nil {
 		(*f)(to, d)
 	}
 }
@@ -53,17 +49,19 @@ type Counters struct {
 
 // Counters returns the present counts.
 func (s *Store) Counters() Counters {
+	reads, rounds := s.reads.Counts()
+	nudges, beatsFailed := s.transport.Counts()
 	first, _ := s.log.FirstIndex() // Raft itself meets the error and reports it
 	return Counters{
-		PendingProposals:   s.stats.pending.Load(),
-		FailedProposals:    s.stats.failed.Load(),
-		ForwardedProposals: s.stats.forwarded.Load(),
-		ReadIndexes:        s.stats.readIndexes.Load(),
-		ReadIndexRounds:    s.stats.rounds.Load(),
-		CommitNudges:       s.stats.nudges.Load(),
-		Campaigns:          s.stats.campaigns.Load(),
-		HeartbeatsFailed:   s.transport.beatsFailed.Load(),
-		LeaderChanges:      s.leader.changes.Load(),
+		PendingProposals:   s.proposals.pending.Load(),
+		FailedProposals:    s.proposals.failed.Load(),
+		ForwardedProposals: s.proposals.sent.Load(),
+		ReadIndexes:        reads,
+		ReadIndexRounds:    rounds,
+		CommitNudges:       nudges,
+		Campaigns:          s.failover.Campaigns(),
+		HeartbeatsFailed:   beatsFailed,
+		LeaderChanges:      s.leading.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),
 		FirstIndex:         first,
 		Watchers:           s.hub.Watchers(),
@@ -74,18 +72,18 @@ func (s *Store) Counters() Counters {
 // state.db and read-index waits took. The functions must be fast; nil is
 // allowed.
 func (s *Store) Observe(logWrite, backendCommit, readIndex func(time.Duration)) {
-	s.stats.onLogWrite.Store(&logWrite)
-	s.stats.onCommit.Store(&backendCommit)
-	s.stats.onReadIx.Store(&readIndex)
+	s.observers.onLogWrite.Store(&logWrite)
+	s.observers.onCommit.Store(&backendCommit)
+	s.observers.onReadIx.Store(&readIndex)
 }
 
 // ObserveSchedulingDelay sets who is told, ten times a second, how long a goroutine of Raft would have waited for a
 // processor. The function must be fast; nil is allowed.
-func (s *Store) ObserveSchedulingDelay(f func(time.Duration)) { s.stats.onDelay.Store(&f) }
+func (s *Store) ObserveSchedulingDelay(f func(time.Duration)) { s.observers.onDelay.Store(&f) }
 
 // ObserveRoundTrips sets who is told how long voters took to answer this node's
 // calls for their term: a message there and one back, no disk. Only leaders
 // ask. The function must be fast and safe for concurrent use; nil is allowed.
 func (s *Store) ObserveRoundTrips(f func(to proto.NodeID, d time.Duration)) {
-	s.stats.onRoundTrip.Store(&f)
+	s.observers.onRoundTrip.Store(&f)
 }

@@ -11,7 +11,7 @@ import (
 // Role is leader, follower, candidate, nonvoter, removed (there is a cluster, and
 // this node is not in its configuration) or shutdown.
 func (s *Store) Role() string {
-	switch s.raft.State() {
+	switch s.node.Raft().State() {
 	case raft.Leader:
 		return "leader"
 	case raft.Candidate:
@@ -38,7 +38,7 @@ func (s *Store) placeInConfiguration() string {
 		return known.role
 	}
 	found := &suffrage{role: "nonvoter", at: now}
-	if _, servers, err := s.Members(); err == nil && len(servers) > 0 {
+	if servers := s.node.Members(); len(servers) > 0 {
 		found.role = "removed"
 		for _, m := range servers {
 			switch {
@@ -57,7 +57,7 @@ func (s *Store) placeInConfiguration() string {
 // Behind is how many log entries this node knows to be committed and has not
 // applied.
 func (s *Store) Behind() uint64 {
-	commit, applied := s.raft.CommitIndex(), uint64(s.Applied())
+	commit, applied := s.node.Raft().CommitIndex(), uint64(s.Applied())
 	return commit - min(applied, commit)
 }
 
@@ -70,11 +70,11 @@ func (s *Store) Status() *proto.NodeStatus {
 		Name:         s.cfg.Name,
 		ClusterId:    string(s.Cluster()),
 		Role:         s.Role(),
-		Term:         s.raft.CurrentTerm(),
-		Commit:       s.raft.CommitIndex(),
+		Term:         s.node.Raft().CurrentTerm(),
+		Commit:       s.node.Raft().CommitIndex(),
 		Applied:      uint64(state.Applied()),
 		Floor:        uint64(state.Floor()),
-		LastLogIndex: s.raft.LastIndex(),
+		LastLogIndex: s.node.Raft().LastIndex(),
 		DbBytes:      uint64(s.db.Size()),
 		StartedUnix:  s.startedAt.Unix(),
 		Hashes:       append(s.fsm.hashes.recent(), currentHash(state)),
@@ -85,17 +85,15 @@ func (s *Store) Status() *proto.NodeStatus {
 	st.ClusterFeatureVersion, st.FeatureVersion = s.Features()
 	leader, _ := s.Leader()
 	st.LeaderId = string(leader)
-	switch last := s.raft.LastContact(); {
+	switch last := s.node.Raft().LastContact(); {
 	case st.Role == "leader":
 	case last.IsZero():
 		st.LastContactMs = -1
 	default:
 		st.LastContactMs = time.Since(last).Milliseconds()
 	}
-	if _, servers, err := s.Members(); err == nil {
-		for _, m := range servers {
-			st.Members = append(st.Members, &proto.Member{NodeId: string(m.ID), PeerAddress: m.Address, Voter: m.Voter})
-		}
+	for _, m := range s.node.Members() {
+		st.Members = append(st.Members, &proto.Member{NodeId: string(m.ID), PeerAddress: m.Address, Voter: m.Voter})
 	}
 	return st
 }
@@ -105,7 +103,7 @@ func (s *Store) Status() *proto.NodeStatus {
 // or without a quorum, is alive. (A log write that hangs ends the process by
 // itself, see Timing.HungDisk.)
 func (s *Store) Alive(limit time.Duration) bool {
-	commit, applied := s.raft.CommitIndex(), uint64(s.Applied())
+	commit, applied := s.node.Raft().CommitIndex(), uint64(s.Applied())
 	return s.progress.check(commit, applied, limit) || s.nothingBetween(applied, commit)
 }
 

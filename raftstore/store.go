@@ -12,10 +12,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/loglimit"
+
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/exchange"
+	"github.com/quorate/quorate/raftstore/failover"
+	"github.com/quorate/quorate/raftstore/local"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/readindex"
+	"github.com/quorate/quorate/raftstore/replication"
 	"github.com/quorate/quorate/raftstore/watch"
 )
 
@@ -23,51 +28,35 @@ import (
 // concurrent use.
 type Store struct {
 	cfg  Config
-	raft *raft.Raft
-	// running is raft, for the log, which is asked while that is made.
-	running atomic.Pointer[raft.Raft]
-	db      *disk.DB
-	log     *disk.Log
+	node *local.Node
+	db   *disk.DB
+	log  *disk.Log
 	// snapshots are raft's; there is only the newest.
 	snapshots *disk.SnapshotStore
 	fsm       *fsm
 	hub       *watch.Hub
+	notes     *notes
 
-	waiters waiters
-	leader  leadership
-	streams *peerStreams
-	silence *silence
-	disks   *diskSpace
-	// often limits what this node would say at every try.
-	often        *loglimit.Limiter
-	snapshotRoom snapshotRoom
-	askers       askers
-	// elections is of Store.failover.
-	elections elections
-	candidacy candidacy
-	// transport is what raft was given: cfg.Transport, and the nudge.
-	transport *raftTransport
-	fresh     freshness
-	inFlight  atomic.Int64
-	// applying counts the proposals that this leader has given to raft and that
-	// are not applied yet.
-	applying   atomic.Int64
-	batches    batches
-	writeTime  writeTime
-	stats      Stats
-	progress   progress
-	suffrage   atomic.Pointer[suffrage]
-	comparison comparison
-	startedAt  time.Time
+	members
+	waiters    waiters
+	leading    leading
+	comparison *comparison
+	failover   *failover.Failover
+	reads      *readindex.Reader
+	features   features
+	proposals  proposals
+	disks      *diskSpace
+
+	streams   *exchange.Streams // to other nodes
+	server    *exchange.Server  // of those to this one
+	transport *replication.Transport
+
+	observers observers
+	progress  progress
+	suffrage  atomic.Pointer[suffrage]
+	startedAt time.Time
 	// bootstrapped is the cluster id that Bootstrap was given.
 	bootstrapped atomic.Pointer[proto.ClusterID]
-	// formed has a value when this node has written the first configuration of a cluster.
-	formed chan struct{}
-
-	ctx    context.Context // ends when Close begins
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when Raft has ended
-	tasks  sync.WaitGroup
 }
 
 // Open starts this node's part: it loads the state, then the log is replayed as
@@ -87,7 +76,7 @@ func Open(cfg Config) (*Store, error) {
 	opened := false
 	defer func() {
 		if !opened {
-			s.cancel() // also if Fatal ends this goroutine: what waits for this store must not wait for good
+			s.node.Close() // also if Fatal ends this goroutine: what waits for this store must not wait for good
 		}
 	}()
 	if err := s.open(); err != nil {
@@ -98,10 +87,12 @@ func Open(cfg Config) (*Store, error) {
 }
 
 func newStore(cfg Config) *Store {
-	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.disks = newDiskSpace(cfg.Limits.TrailingLogs)
-	s.often = loglimit.New(repeatedAfter)
+	s := &Store{cfg: cfg, node: local.New(cfg.Node, cfg.Peers, cfg.Logger), startedAt: time.Now()}
+	s.disks = newDiskSpace(&s.cfg, s.node)
+	s.notes = &notes{
+		dir: cfg.Dir, logger: cfg.Logger, often: s.disks.often, cluster: func() string { return string(s.Cluster()) },
+		readOnly: func() { s.disks.readOnly.Store(true) },
+	}
 	return s
 }
 
@@ -116,7 +107,7 @@ func (s *Store) open() error {
 func (s *Store) openFiles() (err error) {
 	cfg := &s.cfg
 	if s.db, err = disk.Open(cfg.Dir, disk.Options{
-		Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit,
+		Fatal: cfg.Fatal, Observe: s.observers.backendCommit, Commit: cfg.TestHooks.Commit,
 		Reserve: cmp.Or(cfg.Limits.ReserveBytes/2, -1),
 	}); err != nil {
 		return err
@@ -135,8 +126,8 @@ func (s *Store) openFiles() (err error) {
 	s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
-		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp, Spares: cfg.spareSegments(), Leads: s.ledByRaft,
-		Full: s.disks.refuse, Ends: s.ctx.Done(),
+		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.disks.gaveUp, Spares: cfg.spareSegments(), Leads: s.node.IsRaftsLeader,
+		Full: s.disks.refuse, Ends: s.node.Context().Done(),
 	})
 	loading.Wait()
 	if loadErr != nil {
@@ -157,14 +148,11 @@ func (s *Store) openFiles() (err error) {
 	}
 	s.snapshots.HoldLog(s.log)
 	s.snapshots.RefuseLate(s.wouldForgetMembers)
-	s.snapshots.Received(func(err error) { s.snapshotRoom.received(time.Now(), err) })
+	s.snapshots.Received(func(err error) { s.disks.snapshot.received(time.Now(), err) })
 	if err := s.mendLog(state.Mark()); err != nil {
 		return err
 	}
 	if err := s.beginAtState(state.Mark()); err != nil {
-		return err
-	}
-	if err := s.beginComparison(); err != nil {
 		return err
 	}
 	s.fsm.follow(s.log, s.snapshots, state.Mark())
@@ -198,70 +186,99 @@ func (s *Store) startRaft() error {
 	}
 	rc.NoSnapshotRestoreOnStart = !restore
 
-	s.leader.changed = make(chan struct{})
-	s.transport = newRaftTransport(s.cfg.Transport)
-	s.streams = newPeerStreams(s)
-	s.comparison.ready = make(chan struct{})
+	if err := s.makeParts(); err != nil {
+		return err
+	}
 	if t, ok := s.cfg.Transport.(interface {
 		Admit(func(any, raft.ServerID, raft.ServerAddress) error)
 	}); ok {
 		t.Admit(s.admit) // before Raft answers anybody
 	}
-	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.ahead}, s.log, s.snapshots, s.transport); err != nil {
+	r, err := raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.Ahead}, s.log, s.snapshots, s.transport)
+	if err != nil {
 		return err
 	}
-	s.running.Store(s.raft)
-	s.silence = newSilence(s.cfg.Timing.Heartbeat/2, s.raft.LastContact)
-	s.transport.start(s)
-	close(s.comparison.ready)
-	s.start(s.compare)
-	s.start(func() { s.lead(notify) })
-	s.start(s.observe)
-	s.start(s.listen)
-	s.start(s.failover)
-	s.start(s.offer)
-	s.start(s.measureDelay)
-	s.start(s.compactor)
-	s.start(s.packer)
-	s.start(s.refresher)
-	s.start(s.writeSnapshot)
-	s.start(s.watchDisk)
+	s.node.SetRaft(r)
+	s.transport.Start()
+	s.comparison.begin(s.transport.Promises)
+	for _, task := range []func(){
+		s.comparison.run, func() { s.leading.lead(notify) }, s.leading.observe, s.failover.Listen, s.failover.Run, func() { offer(s.node) }, func() { s.observers.measureDelay(s.node.Context()) },
+		s.compactor, s.packer, s.reads.Refresh, s.writeSnapshot, s.disks.watch,
+	} {
+		s.node.Start(task)
+	}
 	return nil
 }
 
-// gaveUp is called when the log is not kept any longer for a node that is being sent a
-// snapshot.
-func (s *Store) gaveUp(index uint64, bytes int64) {
-	s.often.Warn(s.cfg.Logger, "the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
-		"snapshot", index, "bytes", bytes, "limit", s.cfg.Limits.SnapshotLogBytes)
+// makeParts makes what Raft is given, and what works beside it. Nothing of it does anything before Raft is there.
+func (s *Store) makeParts() error {
+	cfg, node := &s.cfg, s.node
+	s.members = members{node: node, fsm: s.fsm, election: cfg.Timing.Election}
+	s.features = features{node: node, hooks: &cfg.TestHooks, state: s.State, waiters: &s.waiters, noLeader: cfg.Timing.NoLeader}
+	var err error
+	if s.comparison, err = newComparison(node, s.log, s.snapshots.Index(), s.notes, cfg.Fatal); err != nil {
+		return err
+	}
+	s.streams = exchange.New(node, cfg.Timing.NoLeader)
+	s.server = exchange.NewServer(node.Ended())
+	s.transport = replication.New(replication.Config{
+		Inner: cfg.Transport, Node: node, Log: s.log, Comparison: s.comparison, MayLead: s.disks.mayLead, Applied: s.Applied,
+		Applying: func() bool { return s.proposals.applying.Load() > 0 }, Go: s.streams.Go, WriteTime: &s.proposals.writeTime,
+		RetryFor: cfg.TestHooks.RetryFor,
+	})
+	own, _ := cfg.Transport.(local.Deliverer)
+	s.failover = failover.New(failover.Config{
+		Node: node, Silence: cfg.Timing.Heartbeat / 2, Log: s.log, Snapshots: s.snapshots, Own: own, Header: s.transport.Header,
+		MayLead: s.disks.mayLead, Report: s.disks.report, Follow: s.disks.follow,
+	})
+	s.reads = readindex.New(readindex.Config{
+		Node: node, Streams: s.streams, Applied: s.Applied, Unheard: s.failover.Unheard, Compared: s.comparison.Counts,
+		NoLeader: cfg.Timing.NoLeader, QuorumIsLost: cfg.QuorumIsLost, Waited: s.observers.readIndexWait, RoundTrip: s.observers.roundTrip,
+	})
+	s.disks.log, s.disks.db, s.disks.snapshots, s.disks.state = s.log, s.db, s.snapshots, s.State
+	s.disks.hurry, s.disks.transfer = s.failover.Hurry, s.TransferLeadership
+	p := &s.proposals
+	p.cfg, p.node, p.streams, p.transport, p.failover, p.disks = cfg, node, s.streams, s.transport, s.failover, s.disks
+	p.features, p.waiters, p.applied = &s.features, &s.waiters, s.Applied
+	l := &s.leading
+	l.cfg, l.node, l.hub, l.disks, l.failover, l.cluster = cfg, node, s.hub, s.disks, s.failover, s.Cluster
+	return nil
 }
 
-// ledByRaft reports whether this node leads, for the log.
-func (s *Store) ledByRaft() bool {
-	r := s.running.Load()
-	return r != nil && r.State() == raft.Leader
+// admit is asked about each message of Raft from another node.
+func (s *Store) admit(req any, id raft.ServerID, addr raft.ServerAddress) error {
+	if err := s.comparison.Must(id, addr); err != nil {
+		return err
+	}
+	switch r := req.(type) {
+	case *raft.InstallSnapshotRequest:
+		return s.disks.admitSnapshot(r.Size)
+	case *raft.RequestVoteRequest:
+		s.comparison.Promised(id, r.Term, 0, 0) // a candidate has voted for itself
+	case *raft.AppendEntriesRequest:
+		// What a leader sends may not be on its disk yet (replication.Transport.Ahead); what comes before that is, and what
+		// it knows to be committed.
+		index := uint64(0)
+		if r.PrevLogTerm == r.Term {
+			index = r.PrevLogEntry
+		}
+		s.comparison.Promised(id, r.Term, index, min(r.LeaderCommitIndex, r.PrevLogEntry+uint64(len(r.Entries))))
+		s.skipBelow(r)
+	}
+	return nil
 }
 
 // logWrite is told how long each write of the log took.
-func (s *Store) logWrite(d time.Duration, entries, bytes int) {
-	s.writeTime.observe(d)
-	s.stats.logWrite(d, entries, bytes)
+func (s *Store) logWrite(d time.Duration, _, _ int) {
+	s.proposals.writeTime.Observe(d)
+	s.observers.logWrite(d)
 }
 
 // applied is called by the state machine after each batch.
 func (s *Store) applied() {
-	if s.leader.ready() {
-		s.transport.wakeUp()
+	if s.node.Ready() {
+		s.transport.WakeUp()
 	}
-}
-
-// start runs a task that ends with s.ctx; Close waits for it.
-func (s *Store) start(task func()) {
-	s.tasks.Add(1)
-	go func() {
-		defer s.tasks.Done()
-		task()
-	}()
 }
 
 // newestConfiguration is that of the newest snapshot.
@@ -288,28 +305,14 @@ func (s *Store) snapshotWritten() uint64 {
 	return s.snapshots.Written()
 }
 
-// awaitFuture waits for a future of raft, but not longer than raft lives: when it
-// shuts down it drops the committed batches that wait for the state machine,
-// and never answers their futures.
-func (s *Store) awaitFuture(f raft.Future) error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-s.ended:
-		return raft.ErrRaftShutdown
-	}
-}
-
 // Close stops this node's part and waits for everything that it started. It does not give up
 // leadership first; see TransferLeadership.
 func (s *Store) Close() error {
-	s.cancel()
+	s.node.Close()
 	s.waiters.close(ErrClosed)
 	var errs []error
-	if s.raft != nil {
-		end := s.raft.Shutdown()
+	if r := s.node.Raft(); r != nil {
+		end := r.Shutdown()
 		// Raft's goroutines may be in an exchange with a peer, on the main loop even,
 		// and a snapshot can take long.
 		if t, ok := s.cfg.Transport.(interface{ CloseStreams() }); ok {
@@ -317,15 +320,15 @@ func (s *Store) Close() error {
 		}
 		errs = append(errs, end.Error())
 	}
-	close(s.ended)
-	s.batches.close()
+	close(s.node.Ended())
+	s.proposals.batches.close()
 	if s.streams != nil {
-		s.streams.close()
+		s.streams.Close()
 	}
 	if s.transport != nil {
-		s.transport.close()
+		s.transport.Close()
 	}
-	s.tasks.Wait()
+	s.node.Wait()
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
 	}
@@ -337,6 +340,53 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Bootstrap makes this node part of a new cluster of the given voters. All of
+// them must be given the same servers and cluster id; the first leader writes the
+// id into the state. A node that has state already ignores it.
+func (s *Store) Bootstrap(servers []Server, cluster proto.ClusterID) error {
+	s.bootstrapped.Store(&cluster)
+	var c raft.Configuration
+	for _, m := range servers {
+		suffrage := raft.Voter
+		if !m.Voter {
+			suffrage = raft.Nonvoter
+		}
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address), Suffrage: suffrage})
+	}
+	err := s.node.Raft().BootstrapCluster(c).Error()
+	switch {
+	case errors.Is(err, raft.ErrCantBootstrap):
+		return nil
+	case err != nil:
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	s.failover.Formed() // once in a store's life: after that it has state
+	return nil
+}
+
+// ReadIndex returns an index with this promise: a node that has applied it has
+// applied every write that was acknowledged anywhere before the call. It asks
+// the leader, or, on the leader, a majority of the voters. Errors: ErrNoLeader
+// (after Timing.NoLeader, or as soon as none can be elected), ErrClosed, the context's.
+func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) { return s.reads.ReadIndex(ctx) }
+
+// Staleness is how long ago this node last certainly had everything that was
+// acknowledged anywhere: an upper bound of how stale its local reads are. It is
+// refreshed in the background, more often while it is asked for. Before the
+// first time it is readindex.NeverCurrent.
+func (s *Store) Staleness() time.Duration { return s.reads.Staleness() }
+
+// Lost are the members that are known here to have lost entries.
+func (s *Store) Lost() []*proto.LostEntries { return s.comparison.lostMembers() }
+
+// Acknowledged is the index up to which this node remembers, also behind a restart, that another one has acknowledged
+// entries, some of which may not be committed.
+func (s *Store) Acknowledged(id proto.NodeID) uint64 { return s.comparison.keptOf(id) }
+
+// Compared reports whether this node has compared with another one what it has acknowledged to it, and lost nothing
+// of that. Before, it does not answer that node.
+func (s *Store) Compared(id proto.NodeID) bool { return s.comparison.compared(raft.ServerID(id)) }
 
 // State is the local state. A snapshot may replace it as a whole: take it once
 // per read.

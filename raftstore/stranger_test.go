@@ -14,10 +14,7 @@ func TestStrangers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	stranger := c.other(l)
-	index, _, err := l.Members()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, _ := l.Members()
 	if err := l.RemoveServer(c.ctx(), stranger.id, index); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +41,7 @@ func TestStrangers(t *testing.T) {
 		}
 		return resp
 	}
-	term := l.raft.CurrentTerm()
+	term := l.node.Raft().CurrentTerm()
 	p := ask(&proto.PeerRequest{Id: 1, Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}).GetPropose()
 	if p.GetError() != proto.ProposeError_PROPOSE_INVALID || !strings.Contains(p.GetDetail(), "not a member") {
 		t.Errorf("a proposal: %v", p)

@@ -17,160 +17,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/internal/cputime"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
+
+	"github.com/quorate/quorate/raftstore/exchange"
+	"github.com/quorate/quorate/raftstore/local"
 )
-
-func proposeCall(id uint64, size int) *peerCall {
-	return &peerCall{req: proto.PeerRequest{Id: id, Term: 7, Request: &proto.PeerRequest_Propose{Propose: make([]byte, size)}}}
-}
-
-// What several calls, or answers, become in a message is what they were.
-func TestTogetherIsWhatWasApart(t *testing.T) {
-	calls := []*peerCall{
-		proposeCall(1, 3), proposeCall(2, 0), proposeCall(1<<60, 1<<17),
-		{req: proto.PeerRequest{Id: 4, Request: &proto.PeerRequest_ReadIndex{ReadIndex: &proto.ReadIndexRequest{Term: 9}}}},
-	}
-	req, err := requestOf(calls)
-	noError(t, err)
-	n := 0
-	noError(t, requests(req, func(got *proto.PeerRequest) error {
-		if want := &calls[n].req; !protobuf.Equal(got, want) {
-			t.Errorf("call %d: %v, want %v", n, got, want)
-		}
-		n++
-		return nil
-	}))
-	if n != len(calls) {
-		t.Errorf("%d calls, want %d", n, len(calls))
-	}
-	if req, err := requestOf(calls[:1]); err != nil || req != &calls[0].req {
-		t.Errorf("one call is %v, %v, want the call", req, err)
-	}
-
-	var answers []*proto.PeerResponse
-	for i := range 3*fullParts + 1 {
-		a := &proto.PeerResponse{Id: uint64(i + 1), Answer: &proto.PeerResponse_Propose{Propose: &proto.ProposeResponse{Index: uint64(i)}}}
-		if i == fullParts {
-			a.GetPropose().Detail = string(make([]byte, 2*fullBytes)) // nothing behind it in its message
-		}
-		answers = append(answers, a)
-	}
-	var sizes []int
-	n = 0
-	for rest := answers; len(rest) > 0; {
-		resp, k, err := responseOf(rest)
-		noError(t, err)
-		noError(t, responses(resp, func(got *proto.PeerResponse) {
-			if !protobuf.Equal(got, answers[n]) {
-				t.Errorf("answer %d is another one", n)
-			}
-			n++
-		}))
-		sizes, rest = append(sizes, k), rest[k:]
-	}
-	if n != len(answers) || fmt.Sprint(sizes) != fmt.Sprint([]int{fullParts, 1, fullParts, fullParts}) {
-		t.Errorf("%d answers in messages of %d", n, sizes)
-	}
-}
-
-// What another node sends is refused as a whole if it is not whole, and bounded.
-func TestBrokenTogether(t *testing.T) {
-	req, err := requestOf([]*peerCall{proposeCall(1, 10), proposeCall(2, 10)})
-	noError(t, err)
-	whole := req.GetTogether()
-	many := func(n int) []byte { return make([]byte, n) } // a part without bytes is one byte
-	nested, err := appendPart(nil, req)
-	noError(t, err)
-	for name, row := range map[string]struct {
-		b     []byte
-		calls int
-		ok    bool
-	}{
-		"whole":                {whole, 2, true},
-		"nothing":              {nil, 0, true},
-		"cut":                  {whole[:len(whole)-1], 0, false},
-		"a byte more":          {append(whole[:len(whole):len(whole)], 1), 0, false},
-		"longer than all":      {binary.AppendUvarint(nil, 1<<63), 0, false},
-		"a length without end": {[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, false},
-		"as many as may be":    {many(mostParts), mostParts, true},
-		"one more":             {many(mostParts + 1), 0, false},
-		"no message":           {append(whole[:len(whole):len(whole)], 1, 0xff), 2, false},
-	} {
-		n := 0
-		err := requests(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: row.b}}, func(*proto.PeerRequest) error { n++; return nil })
-		if (err == nil) != row.ok || err != nil && !errors.Is(err, errTogether) || n != row.calls {
-			t.Errorf("%s: %d calls, %v", name, n, err)
-		}
-	}
-	// One within another is a question that nobody knows.
-	noError(t, requests(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: nested}}, func(in *proto.PeerRequest) error {
-		if a := new(exchange).answerAtOnce(in); a.GetRefused() == "" {
-			t.Errorf("nested: %v", a)
-		}
-		return nil
-	}))
-}
-
-func FuzzTogether(f *testing.F) {
-	req, err := requestOf([]*peerCall{proposeCall(1, 10), proposeCall(2, 0)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(req.GetTogether())
-	f.Add([]byte{0, 0, 1})
-	f.Add(binary.AppendUvarint(nil, 1<<63))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var calls []*peerCall
-		err := requests(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: b}}, func(r *proto.PeerRequest) error {
-			calls = append(calls, &peerCall{req: proto.PeerRequest{Id: r.Id, Request: r.Request, Term: r.Term}})
-			return nil
-		})
-		if len(calls) > mostParts {
-			t.Fatalf("%d calls", len(calls))
-		}
-		if err != nil || len(calls) < 2 {
-			return
-		}
-		again, err := requestOf(calls)
-		noError(t, err)
-		n := 0
-		noError(t, requests(again, func(r *proto.PeerRequest) error {
-			if want := &calls[n].req; r.Id != want.Id || r.Term != want.Term || string(r.GetPropose()) != string(want.GetPropose()) {
-				t.Errorf("call %d: %v, want %v", n, r, want)
-			}
-			n++
-			return nil
-		}))
-	})
-}
-
-// Calls that wait go together, up to a number and a size.
-func TestGather(t *testing.T) {
-	for name, row := range map[string]struct {
-		sizes, want []int // of the calls that wait; how many are in each message
-	}{
-		"one":        {[]int{1}, []int{1}},
-		"some":       {[]int{1, 1, 1}, []int{3}},
-		"many":       {make([]int, 2*fullParts+1), []int{fullParts, fullParts, 1}},
-		"large ones": {[]int{fullBytes - 1, fullBytes, 1, fullBytes, 1, 1}, []int{2, 2, 2}},
-	} {
-		p := &peerStream{queue: make(chan *peerCall, streamQueue)}
-		for _, size := range row.sizes {
-			p.queue <- proposeCall(1, size)
-		}
-		var got []int
-		for len(p.queue) > 0 {
-			got = append(got, len(p.gather([]*peerCall{<-p.queue})))
-		}
-		if fmt.Sprint(got) != fmt.Sprint(row.want) {
-			t.Errorf("%s: messages of %d calls, want %d", name, got, row.want)
-		}
-	}
-}
 
 // The writes of many at a follower all happen once, and share messages.
 func TestForwardedTogether(t *testing.T) {
@@ -190,8 +44,8 @@ func TestForwardedTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	sent, answered := m.stats.messages.Load(), leader.stats.answers.Load()
-	t.Logf("%d proposals were forwarded in %d messages and answered in %d", m.stats.forwarded.Load(), sent, answered)
+	sent, answered := m.streams.Messages(), leader.server.Answers()
+	t.Logf("%d proposals were forwarded in %d messages and answered in %d", m.proposals.sent.Load(), sent, answered)
 	if sent >= writers*each || answered >= writers*each {
 		t.Error("no message was shared")
 	}
@@ -204,7 +58,7 @@ func BenchmarkForwarded(b *testing.B) {
 	m := c.other(leader)
 	var next atomic.Int64
 	value := string(make([]byte, 1400))
-	sent, answered := m.stats.messages.Load(), leader.stats.answers.Load()
+	sent, answered := m.streams.Messages(), leader.server.Answers()
 	cputime.PerOp(b)
 	b.ResetTimer()
 	var wg sync.WaitGroup
@@ -218,8 +72,8 @@ func BenchmarkForwarded(b *testing.B) {
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(m.stats.messages.Load()-sent)/float64(b.N), "messages/op")
-	b.ReportMetric(float64(leader.stats.answers.Load()-answered)/float64(b.N), "answers/op")
+	b.ReportMetric(float64(m.streams.Messages()-sent)/float64(b.N), "messages/op")
+	b.ReportMetric(float64(leader.server.Answers()-answered)/float64(b.N), "answers/op")
 }
 
 // strangePeer is another node's Peer service, of a test.
@@ -244,9 +98,9 @@ func TestAnswersTogether(t *testing.T) {
 	m := c.other(leader)
 	conn, err := m.host.Conn(leader.id, leader.addr)
 	noError(t, err)
-	stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), noRetry)
+	stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), local.NoRetry)
 	noError(t, err)
-	term := leader.leader.term.Load()
+	term := leader.node.LeadsIn()
 	for i := range calls {
 		w := write(fmt.Sprint(i), "v")
 		w.RequestId = binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i))
@@ -263,7 +117,7 @@ func TestAnswersTogether(t *testing.T) {
 		}
 		noError(t, err)
 		messages++
-		noError(t, responses(resp, func(a *proto.PeerResponse) {
+		noError(t, exchange.Responses(resp, func(a *proto.PeerResponse) {
 			// On a slow machine it may not lead any more, and say so.
 			if a.GetPropose() == nil || got[a.Id] {
 				t.Errorf("%v, twice: %v", a, got[a.Id])
@@ -293,7 +147,7 @@ func (p *breakingPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerReques
 		}
 		n := 0
 		p.mu.Lock()
-		err = requests(req, func(r *proto.PeerRequest) error {
+		err = exchange.Requests(req, func(r *proto.PeerRequest) error {
 			p.read[binary.BigEndian.Uint64(r.GetPropose())]++
 			n++
 			return nil
@@ -330,14 +184,14 @@ func TestTogetherBreaks(t *testing.T) {
 				at := uint64(round*calls + i)
 				ctx, cancel := context.WithTimeout(c.ctx(), 2*time.Second)
 				defer cancel()
-				call := peerCall{req: proto.PeerRequest{Term: 1, Request: &proto.PeerRequest_Propose{Propose: binary.BigEndian.AppendUint64(nil, at)}}}
-				err := m.streams.send(ctx, "z", addr, &call)
+				call := exchange.Call{Request: proto.PeerRequest{Term: 1, Request: &proto.PeerRequest_Propose{Propose: binary.BigEndian.AppendUint64(nil, at)}}}
+				err := m.streams.Ask(ctx, "z", addr, &call)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
 				case err == nil:
 					t.Errorf("call %d was answered", at)
-				case errors.Is(err, errCallNotSent):
+				case errors.Is(err, exchange.ErrNotSent):
 					notAsked = append(notAsked, at)
 				}
 			})
@@ -347,7 +201,7 @@ func TestTogetherBreaks(t *testing.T) {
 		shared = server.most > 1
 		server.mu.Unlock()
 	}
-	m.streams.close()
+	m.streams.Close()
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	for _, i := range notAsked {
@@ -373,8 +227,8 @@ func TestBrokenTogetherEndsTheStream(t *testing.T) {
 	m := c.other(leader)
 	conn, err := m.host.Conn(leader.id, leader.addr)
 	noError(t, err)
-	for name, b := range map[string][]byte{"cut": {9, 1}, "too many": make([]byte, mostParts+1), "no message": {1, 0xff}} {
-		stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), noRetry)
+	for name, b := range map[string][]byte{"cut": {9, 1}, "too many": make([]byte, 1025), "no message": {1, 0xff}} {
+		stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), local.NoRetry)
 		noError(t, err)
 		noError(t, stream.Send(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: b}}))
 		if _, err := stream.Recv(); status.Code(err) != codes.InvalidArgument {
@@ -385,76 +239,16 @@ func TestBrokenTogetherEndsTheStream(t *testing.T) {
 	noError(t, err)
 }
 
-// stuckStream is a stream whose caller takes no answers.
-type stuckStream struct {
-	grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
-	ctx   context.Context
-	calls chan *proto.PeerRequest
-}
-
-func (s *stuckStream) Context() context.Context { return s.ctx }
-
-func (s *stuckStream) Send(*proto.PeerResponse) error {
-	<-s.ctx.Done()
-	return s.ctx.Err()
-}
-
-func (s *stuckStream) Recv() (*proto.PeerRequest, error) {
-	select {
-	case r := <-s.calls:
-		return r, nil
-	case <-s.ctx.Done():
-		return nil, s.ctx.Err()
-	}
-}
-
-// A caller that takes no answers is not read from for ever.
-func TestAnswersAreBounded(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	m := c.leader()
-	frame, err := proto.Encode(proto.KindWrite, write("k", "v"))
-	noError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	stream := &stuckStream{ctx: ctx, calls: make(chan *proto.PeerRequest)}
-	x := &exchange{
-		peerServer: &peerServer{store: m.Store}, stream: stream, caller: m.id, room: newBudget(maxForwardedBytes),
-		more: make(chan struct{}, 1), all: make(chan struct{}), gone: make(chan struct{}),
-	}
-	var ended sync.WaitGroup
-	ended.Go(x.send)
-	ended.Go(func() {
-		_ = x.recv()
-		close(x.all)
-	})
-	n := 0
-	for taken := true; taken && n <= 4*streamQueue; {
-		select {
-		// Of another term: refused, as many as there are, without the log.
-		case stream.calls <- &proto.PeerRequest{Id: uint64(n), Request: &proto.PeerRequest_Propose{Propose: frame}}:
-			n++
-		case <-time.After(time.Second):
-			taken = false
-		}
-	}
-	t.Logf("%d calls were taken", n)
-	if n > 2*streamQueue {
-		t.Errorf("%d calls were taken of a caller that takes no answers", n)
-	}
-	cancel()
-	ended.Wait()
-}
-
 // TestForwardedAtTheEnd: who forwards a proposal at the end of the store is answered, whenever that is. The proposals are held
 // back at first. The clock stands still, or the hold would end on a busy machine, and there is no Raft to give them to.
 func TestForwardedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Store
-		s.batches.underWay = 1
-		s.batches.load = 1000 * fewUnderWay
+		s.proposals.batches.underWay = 1
+		s.proposals.batches.load = 1000 * fewUnderWay
 		ended := 0
 		propose := func() {
-			s.begin(&proposal{then: func(p *proposal) {
+			s.proposals.begin(&proposal{then: func(p *proposal) {
 				if !errors.Is(p.err, ErrUnknownOutcome) {
 					t.Error(p.err)
 				}
@@ -466,7 +260,7 @@ func TestForwardedAtTheEnd(t *testing.T) {
 		if ended != 0 {
 			t.Errorf("%d have ended", ended)
 		}
-		s.batches.close()
+		s.proposals.batches.close()
 		propose()
 		if ended != 3 {
 			t.Errorf("%d have ended, want 3", ended)
@@ -561,7 +355,7 @@ func TestForwardedByWhoGivesUp(t *testing.T) {
 	defer cancel()
 	ended := make(chan error)
 	go func() {
-		_, err := m.forward(ctx, "z", addr, 1, []byte("x"))
+		_, err := m.proposals.forward(ctx, "z", addr, 1, []byte("x"))
 		ended <- err
 	}()
 	c.eventually("the answer waits for the entry", func() error {
@@ -569,7 +363,7 @@ func TestForwardedByWhoGivesUp(t *testing.T) {
 		case err := <-ended:
 			// The stream of a node that does not lead ends with its proposals.
 			go func() {
-				_, err := m.forward(ctx, "z", addr, 1, []byte("x"))
+				_, err := m.proposals.forward(ctx, "z", addr, 1, []byte("x"))
 				ended <- err
 			}()
 			return fmt.Errorf("it has ended: %w", err)

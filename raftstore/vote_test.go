@@ -14,11 +14,11 @@ func (c *cluster) voterFor(l *testNode) *testNode {
 	for _, m := range c.nodes {
 		term, _ := m.log.GetUint64([]byte("LastVoteTerm"))
 		cand, _ := m.log.Get([]byte("LastVoteCand"))
-		if m != l && term == l.raft.CurrentTerm() && l.rpc.DecodePeer(cand) == raft.ServerAddress(l.addr) {
+		if m != l && term == l.node.Raft().CurrentTerm() && l.rpc.DecodePeer(cand) == raft.ServerAddress(l.addr) {
 			return m
 		}
 	}
-	c.t.Fatalf("nobody has voted for %s in term %d", l.id, l.raft.CurrentTerm())
+	c.t.Fatalf("nobody has voted for %s in term %d", l.id, l.node.Raft().CurrentTerm())
 	return nil
 }
 
@@ -42,7 +42,7 @@ func (c *cluster) asks(from, voter *testNode, term uint64, addr []byte) bool {
 func TestVoteBelongsToANode(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	term, voter := l.raft.CurrentTerm(), c.voterFor(l)
+	term, voter := l.node.Raft().CurrentTerm(), c.voterFor(l)
 	var third *testNode
 	for _, m := range c.nodes {
 		if m != l && m != voter {
@@ -73,7 +73,7 @@ func TestVoteIsNotTorn(t *testing.T) {
 	_, err := l.Propose(c.ctx(), write("k", "v"))
 	noError(t, err)
 	noError(t, voter.WaitApplied(c.ctx(), l.Applied()))
-	term := l.raft.CurrentTerm() + 5
+	term := l.node.Raft().CurrentTerm() + 5
 	c.close(voter)
 	log, err := disk.OpenLog(voter.dir, disk.LogOptions{})
 	noError(t, err)

@@ -59,14 +59,22 @@ func both(a, b map[string]string) map[string]string {
 // rooms is the import table. A package without a line fails the test: say what
 // it may import, and why the rest is none of its business.
 var rooms = map[string]room{
-	"proto":            {reach: noKubernetes},
-	"raftstore/mvcc":   {ours: []string{"proto"}, direct: pure, reach: noKubernetes},
-	"raftstore/watch":  {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"raftstore/view":   {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"raftstore/wal":    {direct: noHTTP, reach: noKubernetes},
-	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/peer":   {ours: []string{"proto", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
+	"proto":                 {reach: noKubernetes},
+	"raftstore/mvcc":        {ours: []string{"proto"}, direct: pure, reach: noKubernetes},
+	"raftstore/watch":       {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"raftstore/view":        {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"raftstore/wal":         {direct: noHTTP, reach: noKubernetes},
+	"raftstore/disk":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/peer":        {ours: []string{"proto", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/local":       {ours: []string{"proto", "raftstore/errors"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/exchange":    {ours: []string{"proto", "raftstore/errors", "raftstore/local"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/readindex":   {ours: []string{"proto", "raftstore/errors", "raftstore/exchange", "raftstore/local"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/failover":    {ours: []string{"proto", "raftstore/local"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/replication": {ours: []string{"proto", "raftstore/errors", "raftstore/exchange", "raftstore/local"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore": {ours: []string{
+		"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/exchange", "raftstore/failover", "raftstore/local", "raftstore/readindex",
+		"raftstore/replication", "raftstore/watch", "internal/loglimit",
+	}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors": {ours: []string{"proto"}, direct: pure, reach: noRaft},
 	"raftstore/memstore": {
 		ours:   []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"},

@@ -294,8 +294,8 @@ func (c *cluster) strangers() {
 	defer cancel()
 	for {
 		if l := c.leader(); l != nil {
-			_, servers, err := l.store.Members()
-			if err == nil && l.store.IsLeader() {
+			_, servers := l.store.Members()
+			if l.store.IsLeader() {
 				known := map[string]bool{}
 				for _, m := range servers {
 					known[string(m.ID)] = true

@@ -72,10 +72,7 @@ func (c *cluster) announced(ctx context.Context) bool {
 	if l == nil {
 		return false
 	}
-	_, servers, err := l.store.Members()
-	if err != nil {
-		return false
-	}
+	_, servers := l.store.Members()
 	done := true
 	for _, s := range servers {
 		addr := c.net.address(string(s.ID))

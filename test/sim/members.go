@@ -34,10 +34,7 @@ func (n *nemesis) plan() (what, name string) {
 	if l == nil {
 		return "", ""
 	}
-	_, servers, err := l.store.Members()
-	if err != nil {
-		return "", ""
-	}
+	_, servers := l.store.Members()
 	voters := 0
 	for _, s := range servers {
 		if s.Voter {

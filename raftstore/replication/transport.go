@@ -1,8 +1,10 @@
 //lint:file-ignore SA1019 raft 1.7 still sets and reads the fields that it deprecates
 
-package raftstore
+// Package replication is the transport that Raft is given: it sends entries ahead and tells followers of commits at once.
+package replication
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"sync"
@@ -12,10 +14,44 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/proto"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
+	"github.com/quorate/quorate/raftstore/exchange"
+	"github.com/quorate/quorate/raftstore/local"
 )
 
-// raftTransport is the transport that raft is given: the one of the peer port, plus
-// three things. It sends entries ahead (ahead.go). It repeats entries to a peer that is away sooner than raft does (see
+// Comparison compares this node with others: see raftstore's DESIGN.md, "Restored directories".
+type Comparison interface {
+	// Must waits until this node has compared with another one.
+	Must(id raft.ServerID, addr raft.ServerAddress) error
+	// Again has it compare again.
+	Again(id raft.ServerID)
+	// Promised notes what a node has acknowledged in a term.
+	Promised(id raft.ServerID, term, index, committed uint64)
+}
+
+// Config is what a Transport needs.
+type Config struct {
+	// Inner is the transport of the peer port.
+	Inner raft.Transport
+	Node  *local.Node
+	Log   raft.LogStore
+	// Comparison is asked before anything that Raft relies on is sent, and told what other nodes promise.
+	Comparison Comparison
+	// MayLead returns an error when this node could not store its first entries as the leader.
+	MayLead func() error
+	// Applied is what this node has applied, Applying whether proposals of this leader are on their way there.
+	Applied  func() proto.Revision
+	Applying func() bool
+	// Go runs what an answer to a proposal gives rise to.
+	Go func(func())
+	// WriteTime is how long writes of the log take.
+	WriteTime *WriteTime
+	// RetryFor is for how long a message to a peer that is away holds its entries. Default 30 s.
+	RetryFor time.Duration
+}
+
+// Transport is the transport that raft is given: the one of the peer port, plus
+// three things. It sends entries ahead (Ahead). It repeats entries to a peer that is away sooner than raft does (see
 // retryAppend), and it sends one message more, the nudge: that has the commit index,
 // which raft would only mention with the next entries, or after
 // CommitTimeout (50 to 100 ms). Without it, a lone write through a follower, and
@@ -26,15 +62,18 @@ import (
 // the leader's own term, a follower that lacks that entry refuses it, and a
 // follower that has it may commit up to it. It is sent only to a follower that
 // was sent the entry some time ago and has not been told of the commit since.
-type raftTransport struct {
+type Transport struct {
 	raft.Transport
-	store *Store
+	cfg  Config
+	node *local.Node
+	own  local.Deliverer // nil: the transport cannot
 
 	mu    sync.Mutex
 	peers map[raft.ServerID]*peerProgress
 
+	nudges      atomic.Int64
 	beatsFailed atomic.Int64
-	wentAhead   atomic.Int64  // messages that were taken; see ahead
+	wentAhead   atomic.Int64  // messages that were taken; see Ahead
 	retryFor    time.Duration // retryAppendFor
 
 	poke  chan struct{}
@@ -57,33 +96,39 @@ type peerProgress struct {
 // follow at once, as under load they do.
 const nudgeDelay = 200 * time.Microsecond
 
-var _ raft.WithPreVote = (*raftTransport)(nil)
+var _ raft.WithPreVote = (*Transport)(nil)
 
-func newRaftTransport(inner raft.Transport) *raftTransport {
-	return &raftTransport{
-		Transport: inner,
-		peers:     map[raft.ServerID]*peerProgress{},
-		retryFor:  retryAppendFor,
-		poke:      make(chan struct{}, 1),
-		done:      make(chan struct{}),
+// New returns a transport. It refuses to send what has to be compared first until the node has its Raft.
+func New(cfg Config) *Transport {
+	own, _ := cfg.Inner.(local.Deliverer)
+	return &Transport{
+		Transport: cfg.Inner, cfg: cfg, node: cfg.Node, own: own,
+		peers:    map[raft.ServerID]*peerProgress{},
+		retryFor: cmp.Or(cfg.RetryFor, retryAppendFor),
+		poke:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
 	}
 }
 
-func (t *raftTransport) start(s *Store) {
-	t.mu.Lock()
-	t.store = s
-	t.mu.Unlock()
-	t.ended.Add(1)
-	go t.run()
-}
+// Start begins to send nudges. The node has its Raft.
+func (t *Transport) Start() { t.ended.Go(t.run) }
 
-func (t *raftTransport) close() {
+// Close ends what the transport does by itself, and waits for it.
+func (t *Transport) Close() {
 	close(t.done)
 	t.ended.Wait()
 }
 
+// Counts returns how many nudges were sent, and how many heartbeats failed.
+func (t *Transport) Counts() (nudges, beatsFailed int64) {
+	return t.nudges.Load(), t.beatsFailed.Load()
+}
+
+// WentAhead is how many messages of entries were taken while this node was still writing them. For tests.
+func (t *Transport) WentAhead() int64 { return t.wentAhead.Load() }
+
 // RequestPreVote forwards; without it raft would quietly do without pre-votes.
-func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	inner, ok := t.Transport.(raft.WithPreVote)
 	if !ok {
 		return raft.ErrPipelineReplicationNotSupported
@@ -91,8 +136,8 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	if err := t.compared(id, target); err != nil {
 		return err
 	}
-	if !t.store.mayLead() {
-		return errDiskFull
+	if err := t.cfg.MayLead(); err != nil {
+		return err
 	}
 	err := inner.RequestPreVote(id, target, args, resp)
 	t.compareAgain(id, err)
@@ -101,87 +146,78 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 
 // compareAgain has this node compare again with one that has refused a message because it has not compared with this one: it has
 // started since, and may not be able to dial this node.
-func (t *raftTransport) compareAgain(id raft.ServerID, err error) {
-	if err != nil && strings.Contains(err.Error(), errNotCompared.Error()) {
-		t.store.comparison.again(id)
+func (t *Transport) compareAgain(id raft.ServerID, err error) {
+	if err != nil && strings.Contains(err.Error(), local.ErrNotCompared.Error()) {
+		t.cfg.Comparison.Again(id)
 	}
 }
 
 // RequestVote asks a node for its vote, if this node may be elected by it, and remembers that it has given it.
-func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if err := t.compared(id, target); err != nil {
 		return err
 	}
-	if !t.store.mayLead() {
-		return errDiskFull
+	if err := t.cfg.MayLead(); err != nil {
+		return err
 	}
 	err := t.Transport.RequestVote(id, target, args, resp)
 	t.compareAgain(id, err)
 	if err == nil && resp.Granted {
-		t.promised(id, promise{term: args.Term})
+		t.cfg.Comparison.Promised(id, args.Term, 0, 0)
 	}
 	return err
 }
 
 // compared has this node compare with another one before it campaigns there or leads it: see compare.go.
-func (t *raftTransport) compared(id raft.ServerID, target raft.ServerAddress) error {
-	t.mu.Lock()
-	s := t.store
-	t.mu.Unlock()
-	if s == nil {
-		return errNotCompared
+func (t *Transport) compared(id raft.ServerID, target raft.ServerAddress) error {
+	if t.node.Raft() == nil {
+		return local.ErrNotCompared
 	}
-	return s.mustCompare(id, target)
+	return t.cfg.Comparison.Must(id, target)
 }
 
-// errOldTerm refuses to send a message for a term in which this node does not lead any more. The library's goroutine for a follower
+// ErrOldTerm refuses to send a message for a term in which this node does not lead any more. The library's goroutine for a follower
 // may outlive a leadership, and reads the log as it is by then: see peer.checkTerms.
-var errOldTerm = errors.New("this node leads in another term by now")
+var ErrOldTerm = errors.New("this node leads in another term by now")
 
 // mayAppend reports whether a message of a leader is to be sent.
-func (t *raftTransport) mayAppend(id raft.ServerID, target raft.ServerAddress, term uint64) error {
+func (t *Transport) mayAppend(id raft.ServerID, target raft.ServerAddress, term uint64) error {
 	if err := t.compared(id, target); err != nil {
 		return err
 	}
-	if t.store.raft.CurrentTerm() != term {
-		return errOldTerm
+	if t.node.Raft().CurrentTerm() != term {
+		return ErrOldTerm
 	}
 	return nil
 }
 
-// promised notes what a node has promised, if it is known which process of it that is.
-func (t *raftTransport) promised(id raft.ServerID, p promise) {
-	p.start = t.store.comparison.startOf(id) // zero is not noted
-	t.store.comparison.known.note(proto.NodeID(id), p)
-}
-
-// promises notes what all peers have acknowledged to this node as a leader. What was committed counts only as
+// Promises notes what all peers have acknowledged to this node as a leader. What was committed counts only as
 // long as this node leads in the term: later, the commit index is that of another leader's log.
-func (t *raftTransport) promises() {
-	commit := t.store.raft.CommitIndex()
-	leads := t.store.raft.State() == raft.Leader
-	term := t.store.raft.CurrentTerm()
+func (t *Transport) Promises() {
+	commit := t.node.Raft().CommitIndex()
+	leads := t.node.Raft().State() == raft.Leader
+	term := t.node.Raft().CurrentTerm()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, p := range t.peers {
-		if _, member := t.store.memberAt(id); p.acked == 0 || !member {
+		if _, member := t.node.Address(id); p.acked == 0 || !member {
 			continue
 		}
-		made := promise{term: p.term, index: p.acked}
+		committed := uint64(0)
 		if leads && p.term == term {
-			made.committed = min(p.acked, commit)
+			committed = min(p.acked, commit)
 		}
-		t.promised(id, made)
+		t.cfg.Comparison.Promised(id, p.term, p.acked, committed)
 	}
 }
 
 // SetHeartbeatHandler is ignored: a heartbeat handler runs beside raft's main
 // loop and lets state machines diverge (raft#695).
-func (t *raftTransport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // AppendEntries notes what the peer is told, and repeats it where the peer cannot
 // be reached.
-func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if err := t.mayAppend(id, target, args.Term); err != nil {
 		return err
 	}
@@ -189,7 +225,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	t.compareAgain(id, err)
 	switch {
 	case err == nil:
-	case isHeartbeat(args):
+	case IsHeartbeat(args):
 		t.beatsFailed.Add(1)
 	default:
 		err = t.retryAppend(err, id, target, args, func() error {
@@ -205,7 +241,7 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	if err == nil && t.closed() {
 		// Raft does not wait for the goroutine of a pipeline when it ends, and what it does with a
 		// refusal would race with it.
-		return ErrClosed
+		return storeerrors.ErrClosed
 	}
 	if err == nil && resp.Success {
 		t.note(id, target, args)
@@ -215,14 +251,14 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 		// own log still has them, to entries that the follower has cut off, which it can never match. Of a log that does end
 		// earlier, or of another term, it must be told: NoRetryBackoff says that it is the former.
 		t.tellCommitted(id, target, args)
-		return errFollowerFull
+		return ErrFollowerFull
 	}
 	return err
 }
 
 // tellCommitted tells a follower that has refused entries what is committed of those before them. Raft says so only with entries, but as long as a follower
 // does not know it, it cannot cut its log, and so it takes none. If it fails, it is done again with the next try.
-func (t *raftTransport) tellCommitted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) {
+func (t *Transport) tellCommitted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest) {
 	told := *args
 	told.Entries = nil
 	if told.LeaderCommitIndex = min(args.LeaderCommitIndex, args.PrevLogEntry); told.LeaderCommitIndex > 0 {
@@ -230,19 +266,14 @@ func (t *raftTransport) tellCommitted(id raft.ServerID, target raft.ServerAddres
 	}
 }
 
-// errFollowerFull is why a follower is sent the same entries again, later.
-var errFollowerFull = errors.New("the disk of the follower is full")
+// ErrFollowerFull is why a follower is sent the same entries again, later.
+var ErrFollowerFull = errors.New("the disk of the follower is full")
 
 // closed reports whether the store has begun to end, which it does before Raft.
-func (t *raftTransport) closed() bool {
-	t.mu.Lock()
-	s := t.store
-	t.mu.Unlock()
-	return s != nil && s.ctx.Err() != nil
-}
+func (t *Transport) closed() bool { return t.node.Context().Err() != nil }
 
 // AppendEntriesPipeline wraps the pipeline to note what it acknowledges.
-func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	if err := t.compared(id, target); err != nil {
 		return nil, err
 	}
@@ -253,7 +284,7 @@ func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.Serv
 	return newPipeline(t, id, target, p), nil
 }
 
-func (t *raftTransport) note(id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest) {
+func (t *Transport) note(id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest) {
 	last := args.PrevLogEntry
 	if k := len(args.Entries); k > 0 {
 		last = args.Entries[k-1].Index
@@ -262,7 +293,7 @@ func (t *raftTransport) note(id raft.ServerID, addr raft.ServerAddress, args *ra
 	p := t.peers[id]
 	if p == nil || p.term < args.Term {
 		if p != nil && p.acked > 0 {
-			t.promised(id, promise{term: p.term, index: p.acked})
+			t.cfg.Comparison.Promised(id, p.term, p.acked, 0)
 		}
 		p = &peerProgress{term: args.Term}
 		t.peers[id] = p
@@ -274,21 +305,16 @@ func (t *raftTransport) note(id raft.ServerID, addr raft.ServerAddress, args *ra
 	}
 	t.mu.Unlock()
 	if len(args.Entries) > 0 {
-		t.wakeUp()
+		t.WakeUp()
 	}
 }
 
-func (t *raftTransport) wakeUp() {
-	select {
-	case t.poke <- struct{}{}:
-	default:
-	}
-}
+// WakeUp has the transport look whether a nudge is to be sent.
+func (t *Transport) WakeUp() { local.Wake(t.poke) }
 
 // run sends nudges: at once to a follower that waits for one, and to the others when Raft has had the time to mention the
 // commit with entries that follow.
-func (t *raftTransport) run() {
-	defer t.ended.Done()
+func (t *Transport) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -315,18 +341,17 @@ func (t *raftTransport) run() {
 
 // round nudges every peer that has acknowledged entries of which it does not
 // know yet that they are committed, or those of them that wait for that.
-func (t *raftTransport) round(waiting bool) {
-	s := t.store
-	term := s.leader.term.Load()
-	if term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
+func (t *Transport) round(waiting bool) {
+	term := t.node.LeadsIn()
+	if term == 0 || !t.node.Leads(term) {
 		return
 	}
-	if s.applying.Load() > 0 {
+	if t.cfg.Applying() {
 		// More entries follow at once and mention the commit; the acknowledgement of
 		// the last of them pokes again.
 		return
 	}
-	commit := s.raft.CommitIndex()
+	commit := t.node.Raft().CommitIndex()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, p := range t.peers {
@@ -335,24 +360,14 @@ func (t *raftTransport) round(waiting bool) {
 			continue
 		}
 		p.busy = true
-		t.ended.Add(1)
-		go func() {
-			defer t.ended.Done()
-			t.send(id, p, term, upTo)
-		}()
+		t.ended.Go(func() { t.send(id, p, term, upTo) })
 	}
 }
 
-// committed is an entry that the leader has answered for: it is applied there.
-type committed struct {
-	leader      proto.NodeID
-	term, index uint64 // of the entry
-}
-
-// tellsCommit notes that an answer to a follower's proposal says that its entry is committed. A follower that has the entry
-// needs no nudge: see commitAnswered. One that has not waits for it.
-func (t *raftTransport) tellsCommit(id raft.ServerID, index uint64) {
-	term := t.store.leader.term.Load()
+// TellsCommit notes that an answer to a follower's proposal says that its entry is committed. A follower that has the entry
+// needs no nudge: see CommitAnswered. One that has not waits for it.
+func (t *Transport) TellsCommit(id raft.ServerID, index uint64) {
+	term := t.node.LeadsIn()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch p := t.peers[id]; {
@@ -364,59 +379,57 @@ func (t *raftTransport) tellsCommit(id raft.ServerID, index uint64) {
 	}
 }
 
-// commitAnswered has Raft commit an entry of this follower's log that an answer of the leader says is committed. It gives Raft
+// CommitAnswered has Raft commit an entry of this follower's log that an answer of the leader says is committed. It gives Raft
 // what the leader would send as a nudge. Raft compares the entry's index and term with its log: if it has that entry, all
 // before it are the leader's, too.
-func (t *raftTransport) commitAnswered(c committed) {
-	own, ok := t.Transport.(deliverer)
-	s := t.store
-	term := s.raft.CurrentTerm()
-	addr, id := s.raft.LeaderWithID()
+func (t *Transport) CommitAnswered(c exchange.Committed) {
+	term := t.node.Raft().CurrentTerm()
+	addr, id := t.node.Raft().LeaderWithID()
 	wanted := func() bool { // also by a candidate that follows the leader: see DESIGN.md, "Fast failover"
-		state := s.raft.State()
-		return uint64(s.Applied()) < c.index && s.raft.CurrentTerm() == term && (state == raft.Follower || state == raft.Candidate)
+		state := t.node.Raft().State()
+		return uint64(t.cfg.Applied()) < c.Index && t.node.Raft().CurrentTerm() == term && (state == raft.Follower || state == raft.Candidate)
 	}
-	if !ok || id != raft.ServerID(c.leader) || s.raft.LastIndex() < c.index || !wanted() {
+	if t.own == nil || id != raft.ServerID(c.Leader) || t.node.Raft().LastIndex() < c.Index || !wanted() {
 		return
 	}
 	leader := t.EncodePeer(id, addr)
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: leader},
 		Term:      term, Leader: leader,
-		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index,
+		PrevLogEntry: c.Index, PrevLogTerm: c.Term, LeaderCommitIndex: c.Index,
 	}
-	if !own.DeliverAtOnce(req) {
-		s.streams.tasks.Go(func() { own.Deliver(s.ctx, req, wanted) }) // who calls is one of them
+	if !t.own.DeliverAtOnce(req) {
+		t.cfg.Go(func() { t.own.Deliver(t.node.Context(), req, wanted) }) // who calls is one of them
 	}
 }
 
-// header is that of a message which this node makes itself.
-func (t *raftTransport) header() raft.RPCHeader {
-	self := raft.ServerID(t.store.cfg.Node)
+// Header is that of a message which this node makes itself.
+func (t *Transport) Header() raft.RPCHeader {
+	self := raft.ServerID(t.node.ID)
 	return raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr()),
 	}
 }
 
-func (t *raftTransport) send(id raft.ServerID, p *peerProgress, term, upTo uint64) {
+func (t *Transport) send(id raft.ServerID, p *peerProgress, term, upTo uint64) {
 	defer func() {
 		t.mu.Lock()
 		p.busy = false
-		behind := p.commit < min(t.store.raft.CommitIndex(), p.acked)
+		behind := p.commit < min(t.node.Raft().CommitIndex(), p.acked)
 		t.mu.Unlock()
 		if behind {
-			t.wakeUp()
+			t.WakeUp()
 		}
 	}()
 	var entry raft.Log
-	if err := t.store.log.GetLog(upTo, &entry); err != nil {
+	if err := t.cfg.Log.GetLog(upTo, &entry); err != nil {
 		// Already cut; raft's own CommitTimeout will tell the peer.
 		t.mu.Lock()
 		p.commit = max(p.commit, upTo)
 		t.mu.Unlock()
 		return
 	}
-	header := t.header()
+	header := t.Header()
 	args := &raft.AppendEntriesRequest{
 		RPCHeader:         header,
 		Term:              term,
@@ -435,7 +448,7 @@ func (t *raftTransport) send(id raft.ServerID, p *peerProgress, term, upTo uint6
 	p.commit = max(p.commit, upTo)
 	t.mu.Unlock()
 	if err == nil && resp.Success {
-		t.store.stats.nudges.Add(1)
+		t.nudges.Add(1)
 	}
 }
 
@@ -447,9 +460,9 @@ const (
 	retryAppendFor = 30 * time.Second
 )
 
-// isHeartbeat tells raft's heartbeats, which must not wait, from its other
+// IsHeartbeat tells raft's heartbeats, which must not wait, from its other
 // messages without entries.
-func isHeartbeat(r *raft.AppendEntriesRequest) bool {
+func IsHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return len(r.Entries) == 0 && r.PrevLogEntry == 0 && r.LeaderCommitIndex == 0
 }
 
@@ -459,26 +472,20 @@ func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 // own attempts, twice as long after each and up to ten seconds, and does not notice that
 // a peer is back: with one more node gone, writes would hang for that long. After a while
 // the message goes without its entries; raft sends those when it has arrived.
-func (t *raftTransport) retryAppend(err error, id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, call func() error) error {
-	t.mu.Lock()
-	s := t.store
-	t.mu.Unlock()
-	if s == nil {
-		return err
-	}
+func (t *Transport) retryAppend(err error, id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, call func() error) error {
 	tick := time.NewTicker(retryAppendEvery)
 	defer tick.Stop()
 	for began := time.Now(); err != nil; {
 		select {
-		case <-s.ctx.Done():
+		case <-t.node.Context().Done():
 			return err
 		case <-tick.C:
 		}
-		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != args.Term {
+		if !t.node.Leads(args.Term) {
 			return err
 		}
 		long := time.Since(began) > t.retryFor
-		switch addr, member := s.memberAt(id); {
+		switch addr, member := t.node.Address(id); {
 		case member && addr != target, !member && long:
 			return err
 		case long:
@@ -487,16 +494,6 @@ func (t *raftTransport) retryAppend(err error, id raft.ServerID, target raft.Ser
 		err = call()
 	}
 	return err
-}
-
-// memberAt returns the address of a member in the configuration.
-func (s *Store) memberAt(id raft.ServerID) (addr raft.ServerAddress, ok bool) {
-	for _, m := range s.raft.GetConfiguration().Configuration().Servers {
-		if m.ID == id {
-			return m.Address, true
-		}
-	}
-	return "", false
 }
 
 // pipeline passes a raft pipeline on and tells the transport what was acknowledged.
@@ -508,7 +505,7 @@ type pipeline struct {
 	once sync.Once
 }
 
-func newPipeline(t *raftTransport, id raft.ServerID, addr raft.ServerAddress, inner raft.AppendPipeline) *pipeline {
+func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, inner raft.AppendPipeline) *pipeline {
 	p := &pipeline{AppendPipeline: inner, may: func(term uint64) error { return t.mayAppend(id, addr, term) }, out: make(chan raft.AppendFuture), done: make(chan struct{})}
 	t.ended.Add(1)
 	go func() {
@@ -533,7 +530,7 @@ func newPipeline(t *raftTransport, id raft.ServerID, addr raft.ServerAddress, in
 	return p
 }
 
-// AppendEntries sends a message of a leader, as raftTransport.AppendEntries does.
+// AppendEntries sends a message of a leader, as Transport.AppendEntries does.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if err := p.may(args.Term); err != nil {
 		return nil, err

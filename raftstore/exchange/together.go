@@ -1,4 +1,4 @@
-package raftstore
+package exchange
 
 import (
 	"encoding/binary"
@@ -63,8 +63,8 @@ func parts(b []byte, f func([]byte) error) error {
 	return nil
 }
 
-// requests calls f with each call of a message: with itself unless it is of several.
-func requests(req *proto.PeerRequest, f func(*proto.PeerRequest) error) error {
+// Requests calls f with each call of a message: with itself unless it is of several. It is exported for tests.
+func Requests(req *proto.PeerRequest, f func(*proto.PeerRequest) error) error {
 	t, ok := req.Request.(*proto.PeerRequest_Together)
 	if !ok {
 		return f(req)
@@ -78,8 +78,8 @@ func requests(req *proto.PeerRequest, f func(*proto.PeerRequest) error) error {
 	})
 }
 
-// responses calls f with each answer of a message: with itself unless it is of several.
-func responses(resp *proto.PeerResponse, f func(*proto.PeerResponse)) error {
+// Responses calls f with each answer of a message: with itself unless it is of several. It is exported for tests.
+func Responses(resp *proto.PeerResponse, f func(*proto.PeerResponse)) error {
 	t, ok := resp.Answer.(*proto.PeerResponse_Together)
 	if !ok {
 		f(resp)
@@ -96,17 +96,17 @@ func responses(resp *proto.PeerResponse, f func(*proto.PeerResponse)) error {
 }
 
 // requestOf is the message for calls, which are one or more.
-func requestOf(calls []*peerCall) (*proto.PeerRequest, error) {
+func requestOf(calls []*Call) (*proto.PeerRequest, error) {
 	if len(calls) == 1 {
-		return &calls[0].req, nil
+		return &calls[0].Request, nil
 	}
 	size := 0
 	for _, c := range calls {
-		size += len(c.req.GetPropose()) + 32
+		size += len(c.Request.GetPropose()) + 32
 	}
 	b, err := make([]byte, 0, size), error(nil)
 	for _, c := range calls {
-		if b, err = appendPart(b, &c.req); err != nil {
+		if b, err = appendPart(b, &c.Request); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package raftstore
+package readindex
 
 import (
 	"context"
@@ -71,8 +71,8 @@ const (
 // acknowledged anywhere: an upper bound of how stale its local reads are. It is
 // refreshed in the background, more often while it is asked for. Before the
 // first time it is NeverCurrent.
-func (s *Store) Staleness() time.Duration {
-	since := s.fresh.since(s.Applied())
+func (r *Reader) Staleness() time.Duration {
+	since := r.fresh.since(r.cfg.Applied())
 	if since.IsZero() {
 		// A node that was just started may have been away for days.
 		return NeverCurrent
@@ -80,25 +80,26 @@ func (s *Store) Staleness() time.Duration {
 	return time.Since(since)
 }
 
-func (s *Store) refresher() {
+// Refresh keeps Staleness small until the node's context ends.
+func (r *Reader) Refresh() {
 	tick := time.NewTicker(refreshBusy)
 	defer tick.Stop()
 	var last time.Time
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-r.node.Context().Done():
 			return
 		case now := <-tick.C:
-			s.fresh.mu.Lock()
-			busy := now.Sub(s.fresh.asked) < refreshIdle
-			s.fresh.mu.Unlock()
+			r.fresh.mu.Lock()
+			busy := now.Sub(r.fresh.asked) < refreshIdle
+			r.fresh.mu.Unlock()
 			if !busy && now.Sub(last) < refreshIdle {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
+			ctx, cancel := context.WithTimeout(r.node.Context(), refreshIdle)
 			began := time.Now()
-			if index, err := s.readIndexOnce(ctx, s.leader.watch()); err == nil {
-				s.fresh.confirmed(began, index)
+			if index, err := r.once(ctx, r.node.Changed()); err == nil {
+				r.fresh.confirmed(began, index)
 				last = now
 			}
 			cancel()

@@ -1,4 +1,4 @@
-package raftstore
+package replication
 
 import (
 	"sync/atomic"
@@ -28,36 +28,38 @@ const (
 	aheadBytes = 64 << 10
 )
 
-// writeTime is how long a write of the log takes, smoothed over some.
-type writeTime struct{ nanos atomic.Int64 }
+// WriteTime is how long a write of the log takes, smoothed over some.
+type WriteTime struct{ nanos atomic.Int64 }
 
-func (w *writeTime) observe(d time.Duration) {
+// Observe is told of each write, by one goroutine.
+func (w *WriteTime) Observe(d time.Duration) {
 	was := w.nanos.Load() // Raft's main loop is the only one that writes
 	w.nanos.Store(was + (int64(d)-was)/8)
 }
 
-func (w *writeTime) long() bool { return time.Duration(w.nanos.Load()) >= aheadFrom }
+// Mean is how long a write takes.
+func (w *WriteTime) Mean() time.Duration { return time.Duration(w.nanos.Load()) }
 
-// ahead sends entries that are about to be written, if that helps. It is called on Raft's
+// Long reports whether writes take long.
+func (w *WriteTime) Long() bool { return w.Mean() >= aheadFrom }
+
+// Ahead sends entries that are about to be written, if that helps. It is called on Raft's
 // main loop, and does not wait.
-func (t *raftTransport) ahead(log logBehind, logs []*raft.Log) {
-	t.mu.Lock()
-	s := t.store
-	t.mu.Unlock()
-	if s == nil || !s.writeTime.long() {
+func (t *Transport) Ahead(log raft.LogStore, logs []*raft.Log) {
+	if t.node.Raft() == nil || !t.cfg.WriteTime.Long() {
 		return
 	}
-	// Zero until this node leads and has committed something: then s.raft is there.
-	term := s.leader.term.Load()
-	if term == 0 || logs[0].Term != term || s.raft.State() != raft.Leader || !mayGoAhead(logs) {
+	// Zero until this node leads and has committed something.
+	term := t.node.LeadsIn()
+	if term == 0 || logs[0].Term != term || t.node.Raft().State() != raft.Leader || !mayGoAhead(logs) {
 		return
 	}
 	var before raft.Log
 	if err := log.GetLog(logs[0].Index-1, &before); err != nil {
 		return
 	}
-	commit := s.raft.CommitIndex()
-	servers := s.raft.GetConfiguration().Configuration().Servers
+	commit := t.node.Raft().CommitIndex()
+	servers := t.node.Servers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range servers {
@@ -66,13 +68,11 @@ func (t *raftTransport) ahead(log logBehind, logs []*raft.Log) {
 			continue
 		}
 		p.ahead = true
-		t.ended.Add(1)
-		go func() {
-			defer t.ended.Done()
+		t.ended.Go(func() {
 			t.sendAhead(id, m.Address, p, &raft.AppendEntriesRequest{
 				Term: term, PrevLogEntry: before.Index, PrevLogTerm: before.Term, Entries: logs, LeaderCommitIndex: commit,
 			})
-		}()
+		})
 	}
 }
 
@@ -89,8 +89,8 @@ func mayGoAhead(logs []*raft.Log) bool {
 	return size <= aheadBytes
 }
 
-func (t *raftTransport) sendAhead(id raft.ServerID, addr raft.ServerAddress, p *peerProgress, args *raft.AppendEntriesRequest) {
-	args.RPCHeader = t.header()
+func (t *Transport) sendAhead(id raft.ServerID, addr raft.ServerAddress, p *peerProgress, args *raft.AppendEntriesRequest) {
+	args.RPCHeader = t.Header()
 	var resp raft.AppendEntriesResponse
 	err := t.Transport.AppendEntries(id, addr, args, &resp)
 	t.mu.Lock()

@@ -1,4 +1,5 @@
-package raftstore
+// Package failover replaces a leader that has died or is silent.
+package failover
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/local"
 )
 
 // Fast failover. Raft alone notices a dead leader by silence, after the election
@@ -23,7 +25,7 @@ import (
 // Safety does not depend on any of this: a campaign is always allowed in Raft, the
 // votes decide. The conditions only avoid elections that nobody needs.
 //
-// Store.failover may wait for others and for Raft's main loop meanwhile. What this node
+// Failover.Run may wait for others and for Raft's main loop meanwhile. What this node
 // knows of the leader does not wait for it, nor does the answer to other voters.
 
 const (
@@ -47,15 +49,77 @@ const (
 	surveyAgain = 50 * time.Millisecond
 )
 
-// failover campaigns when nobody is known to lead, and when the leader has died.
-func (s *Store) failover() {
-	for s.ctx.Err() == nil {
-		change := s.leader.watch()
-		addr, id := s.raft.LeaderWithID()
-		if id == "" || id == raft.ServerID(s.cfg.Node) {
-			s.awaitLeader(id, change)
+// Config is what Failover needs.
+type Config struct {
+	Node *local.Node
+	// Silence is after which time a leader that answers nothing is silent.
+	Silence   time.Duration
+	Log       raft.LogStore
+	Snapshots raft.SnapshotStore
+	// Own hands a request to this node's Raft; without it this node never campaigns.
+	Own local.Deliverer
+	// Header is that of a message which this node makes itself.
+	Header func() raft.RPCHeader
+	// MayLead returns an error when this node could not store its first entries as the leader.
+	MayLead func() error
+	// Report is what the leader is told of this node's disk, and Follow is given what it says of all.
+	Report func() *proto.DiskSpace
+	Follow func(*proto.DiskSpace)
+}
+
+// Failover watches the leader, and campaigns when there is none. All methods are safe for concurrent use.
+type Failover struct {
+	cfg     Config
+	node    *local.Node
+	silence *silence
+	// elections is of Run.
+	elections elections
+	candidacy candidacy
+	askers    askers
+	// formed has a value when this node has written the first configuration of a cluster.
+	formed    chan struct{}
+	campaigns atomic.Int64
+}
+
+// New returns a Failover that does nothing before Run and Listen are called, which is when the node has its Raft.
+func New(cfg Config) *Failover {
+	return &Failover{
+		cfg: cfg, node: cfg.Node, formed: make(chan struct{}, 1),
+		silence: newSilence(cfg.Silence, func() time.Time { return cfg.Node.Raft().LastContact() }),
+	}
+}
+
+// Formed is told, once, that this node has written the first configuration of a cluster.
+func (f *Failover) Formed() { f.formed <- struct{}{} }
+
+// NoteState is told of each state of Raft. It does not wait.
+func (f *Failover) NoteState(state raft.RaftState) { f.candidacy.note(state) }
+
+// Campaigns is how often this node has campaigned by itself.
+func (f *Failover) Campaigns() int64 { return f.campaigns.Load() }
+
+// Looks is when this node looks at the leader next, and when it has last had an answer. For tests.
+func (f *Failover) Looks() (due, heard time.Time) {
+	f.silence.mu.Lock()
+	defer f.silence.mu.Unlock()
+	return f.silence.due, f.silence.heard
+}
+
+// Hurry has the leader asked at once: this node has something to tell it.
+func (f *Failover) Hurry() { local.Wake(f.silence.hurry) }
+
+// Unheard reports whether a leader is asked and has answered nothing for a while, or that it leads no more, and Raft
+// has had no contact with it.
+func (f *Failover) Unheard(leader raft.ServerID) bool { return f.silence.unheard(leader) }
+
+// Run campaigns when nobody is known to lead, and when the leader has died.
+func (f *Failover) Run() {
+	for f.node.Context().Err() == nil {
+		change := f.node.Changed()
+		if addr, id := f.node.Raft().LeaderWithID(); id == "" || id == raft.ServerID(f.node.ID) {
+			f.awaitLeader(id, change)
 		} else {
-			s.watchLeader(id, addr, change)
+			f.watchLeader(id, addr, change)
 		}
 	}
 }
@@ -63,19 +127,19 @@ func (s *Store) failover() {
 // awaitLeader waits for a change of leader, but not for long as long as there is none:
 // between elections, and when all nodes start at once, the one that would win campaigns
 // soon, instead of after a timeout. id is that of this node, or empty.
-func (s *Store) awaitLeader(id raft.ServerID, change <-chan struct{}) {
-	term := s.raft.CurrentTerm()
+func (f *Failover) awaitLeader(id raft.ServerID, change <-chan struct{}) {
+	term := f.node.Raft().CurrentTerm()
 	pause := time.NewTimer(campaignAgain + rand.N(campaignAgain/3))
 	defer pause.Stop()
 	select {
 	case <-change:
-	case <-s.ctx.Done():
-	case <-s.formed:
-		s.campaignFirst(change)
+	case <-f.node.Context().Done():
+	case <-f.formed:
+		f.campaignFirst(change)
 	case <-pause.C:
 		// A term that has moved meanwhile is an election under way: let it end.
-		if id == "" && s.raft.CurrentTerm() == term {
-			s.campaignIfNobodyLeads()
+		if id == "" && f.node.Raft().CurrentTerm() == term {
+			f.campaignIfNobodyLeads()
 		}
 	}
 }
@@ -85,11 +149,11 @@ func (s *Store) awaitLeader(id raft.ServerID, change <-chan struct{}) {
 // but the other voters, who write it at about the same time. One that has not would
 // vote all the same, but it would then find a cluster that it has not started, and join
 // that the long way. When they take too long, a majority has to be enough.
-func (s *Store) campaignFirst(change <-chan struct{}) {
-	term := s.raft.CurrentTerm()
-	ctx, cancel := context.WithTimeout(s.ctx, campaignAgain)
+func (f *Failover) campaignFirst(change <-chan struct{}) {
+	term := f.node.Raft().CurrentTerm()
+	ctx, cancel := context.WithTimeout(f.node.Context(), campaignAgain)
 	defer cancel()
-	for pause := firstPause; !s.allFormed(ctx, term) && ctx.Err() == nil; pause *= 2 {
+	for pause := firstPause; !f.allFormed(ctx, term) && ctx.Err() == nil; pause *= 2 {
 		select {
 		case <-change:
 			return
@@ -97,14 +161,14 @@ func (s *Store) campaignFirst(change <-chan struct{}) {
 		case <-time.After(pause):
 		}
 	}
-	if s.raft.CurrentTerm() == term {
-		s.campaignIfNobodyLeads()
+	if f.node.Raft().CurrentTerm() == term {
+		f.campaignIfNobodyLeads()
 	}
 }
 
 // allFormed reports whether all voters have the first configuration and no leader.
-func (s *Store) allFormed(ctx context.Context, term uint64) bool {
-	v := s.askLeaderLost(ctx, "", term)
+func (f *Failover) allFormed(ctx context.Context, term uint64) bool {
+	v := f.askLeaderLost(ctx, "", term)
 	for range v.asked {
 		if r := <-v.answers; r.LeaderLostResponse == nil || !r.Lost || r.LastLogIndex == 0 {
 			return false
@@ -114,13 +178,13 @@ func (s *Store) allFormed(ctx context.Context, term uint64) bool {
 }
 
 // watchLeader watches the connection to another node as long as it leads.
-func (s *Store) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-chan struct{}) {
-	ctx, cancel := context.WithCancel(s.ctx)
+func (f *Failover) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-chan struct{}) {
+	ctx, cancel := context.WithCancel(f.node.Context())
 	lost := make(chan struct{}, 1)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		s.cfg.Peers.WatchConn(ctx, proto.NodeID(id), string(addr), func() {
+		f.node.Peers.WatchConn(ctx, proto.NodeID(id), string(addr), func() {
 			select {
 			case lost <- struct{}{}:
 			default:
@@ -133,18 +197,18 @@ func (s *Store) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-
 	}()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-f.node.Context().Done():
 			return
 		case <-change:
-			change = s.leader.watch()
-			if a, i := s.raft.LeaderWithID(); i != id || a != addr {
+			change = f.node.Changed()
+			if a, i := f.node.Raft().LeaderWithID(); i != id || a != addr {
 				return
 			}
 		case <-lost:
-			s.campaignIfLost(id, addr)
-		case <-s.silence.found:
-			if s.silence.silent(id) {
-				s.campaignIfLost(id, addr)
+			f.campaignIfLost(id, addr)
+		case <-f.silence.found:
+			if f.silence.silent(id) {
+				f.campaignIfLost(id, addr)
 			}
 		}
 	}
@@ -152,25 +216,25 @@ func (s *Store) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-
 
 // campaignIfLost campaigns while the leader's port refuses connections, or the leader is
 // silent, and nobody else has taken over.
-func (s *Store) campaignIfLost(leader raft.ServerID, addr raft.ServerAddress) {
-	term, began := s.raft.CurrentTerm(), time.Now()
-	for try := 0; s.ctx.Err() == nil && try < 20; try++ {
-		if a, id := s.raft.LeaderWithID(); id != "" && (id != leader || a != addr) {
+func (f *Failover) campaignIfLost(leader raft.ServerID, addr raft.ServerAddress) {
+	term, began := f.node.Raft().CurrentTerm(), time.Now()
+	for try := 0; f.node.Context().Err() == nil && try < 20; try++ {
+		if a, id := f.node.Raft().LeaderWithID(); id != "" && (id != leader || a != addr) {
 			return
 		}
-		if s.leader.ready() {
+		if f.node.Ready() {
 			return
 		}
 		// A dying process may hold its port for a while after its connections: as long
 		// as the leader sends nothing, it is asked again.
-		lost := s.lost(s.ctx, leader, addr)
-		refused := lost && !s.silence.silent(leader)
-		if !lost && s.raft.LastContact().After(began) {
+		lost := f.lost(f.node.Context(), leader, addr)
+		refused := lost && !f.silence.silent(leader)
+		if !lost && f.node.Raft().LastContact().After(began) {
 			return
 		}
 		campaigned := false
-		if lost && s.bestCandidate(leader, term) {
-			campaigned = s.campaign(leader, term, func() bool { return refused || s.silence.silent(leader) })
+		if lost && f.BestCandidate(leader, term) {
+			campaigned = f.Campaign(leader, term, func() bool { return refused || f.silence.silent(leader) })
 		}
 		// Two that campaigned at once must not do so in step.
 		pause := surveyAgain + rand.N(surveyAgain)
@@ -178,74 +242,66 @@ func (s *Store) campaignIfLost(leader raft.ServerID, addr raft.ServerAddress) {
 			pause = campaignAgain + rand.N(campaignAgain)
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-f.node.Context().Done():
 		case <-time.After(pause):
 		}
-		term = s.raft.CurrentTerm()
+		term = f.node.Raft().CurrentTerm()
 	}
 }
 
 // refuses asks an address for as long as other voters have for their answers: where a link is
 // cut, a dial is answered by nobody.
-func (s *Store) refuses(ctx context.Context, addr raft.ServerAddress) bool {
+func (f *Failover) refuses(ctx context.Context, addr raft.ServerAddress) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return s.cfg.Peers.Refused(ctx, string(addr))
+	return f.node.Peers.Refused(ctx, string(addr))
 }
 
 // campaignIfNobodyLeads campaigns if a majority of the voters knows no
 // leader and none of those is a better candidate.
-func (s *Store) campaignIfNobodyLeads() {
-	if term := s.raft.CurrentTerm(); s.bestCandidate("", term) {
-		s.campaign("", term, func() bool { return true })
+func (f *Failover) campaignIfNobodyLeads() {
+	if term := f.node.Raft().CurrentTerm(); f.BestCandidate("", term) {
+		f.Campaign("", term, func() bool { return true })
 	}
 }
 
-// deliverer hands a request to this node's own Raft as long as it is wanted: see
-// peer.Transport. A store on a transport without it has no fast failover.
-type deliverer interface {
-	Deliver(ctx context.Context, req any, wanted func() bool) bool
-	DeliverAtOnce(req any) bool
-}
-
-// campaign starts an election on this node, as a leader's TimeoutNow does. Raft heeds that
+// Campaign starts an election on this node, as a leader's TimeoutNow does. Raft heeds that
 // whatever it is when it comes to it, also as the leader of a later term, or the
 // follower of one: on a machine that is short of processors or behind a slow disk,
 // each election would be followed by the next. So it is taken back as soon as this
 // node's term or leader is another one, or the leader is lost no more. It reports whether
 // Raft has begun.
-func (s *Store) campaign(leader raft.ServerID, term uint64, lost func() bool) bool {
-	own, ok := s.transport.Transport.(deliverer)
+func (f *Failover) Campaign(leader raft.ServerID, term uint64, lost func() bool) bool {
 	wanted := func() bool {
-		_, id := s.raft.LeaderWithID()
+		_, id := f.node.Raft().LeaderWithID()
 		// A candidate campaigns already; it would not begin again.
-		return s.mayLead() && s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader) && lost()
+		return f.cfg.MayLead() == nil && f.node.Raft().State() == raft.Follower && f.node.Raft().CurrentTerm() == term && (id == "" || id == leader) && lost()
 	}
-	if !ok || !wanted() || s.ctx.Err() != nil {
+	if f.cfg.Own == nil || !wanted() || f.node.Context().Err() != nil {
 		return false
 	}
-	s.cfg.Logger.Info("no leader: campaigning", "term", term, "lost", leader)
-	req := &raft.TimeoutNowRequest{RPCHeader: s.transport.header()}
-	if !own.Deliver(s.ctx, req, wanted) {
+	f.node.Logger.Info("no leader: campaigning", "term", term, "lost", leader)
+	req := &raft.TimeoutNowRequest{RPCHeader: f.cfg.Header()}
+	if !f.cfg.Own.Deliver(f.node.Context(), req, wanted) {
 		return false
 	}
-	s.stats.campaigns.Add(1)
+	f.campaigns.Add(1)
 	return true
 }
 
-// bestCandidate reports whether a majority of voters has lost the leader and
+// BestCandidate reports whether a majority of voters has lost the leader and
 // none of those would be a better leader than this node. Voters that have not lost it
 // do not count against that: with a minority a leader cannot do anything. But where no leader
 // is named, one that some know may be new, and not known to the others yet.
-func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
-	myTerm, myIndex := s.lastLog()
-	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
+func (f *Failover) BestCandidate(leader raft.ServerID, term uint64) bool {
+	myTerm, myIndex := lastEntry(f.cfg.Log, f.cfg.Snapshots)
+	ctx, cancel := context.WithTimeout(f.node.Context(), answerWithin)
 	defer cancel()
-	v := s.askLeaderLost(ctx, leader, term)
+	v := f.askLeaderLost(ctx, leader, term)
 	if !v.self {
 		return false
 	}
-	lost := map[raft.ServerID]bool{raft.ServerID(s.cfg.Node): true}
+	lost := map[raft.ServerID]bool{raft.ServerID(f.node.ID): true}
 	enough, late := time.NewTimer(answerWithin), time.NewTimer(answerLate)
 	defer enough.Stop()
 	defer late.Stop()
@@ -256,9 +312,9 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 			answered++
 			switch {
 			case r.LeaderLostResponse == nil:
-			case r.Term > term && !(leader == "" && r.Lost && s.elections.over(r.Term)):
+			case r.Term > term && !(leader == "" && r.Lost && f.elections.over(r.Term)):
 				return false
-			case !r.Lost && leader == "", r.Lost && s.better(r, myTerm, myIndex):
+			case !r.Lost && leader == "", r.Lost && f.better(r, myTerm, myIndex):
 				return false
 			case r.Lost:
 				lost[r.from] = true
@@ -266,7 +322,7 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 				delete(lost, r.from) // it has heard the leader since it asked
 			}
 		case <-late.C:
-			for _, id := range s.askers.of(leader, term) {
+			for _, id := range f.askers.of(leader, term) {
 				if v.asks(id) {
 					lost[id] = true
 				}
@@ -284,7 +340,7 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 
 // better reports whether a voter is a better candidate than this node, whose log ends at
 // term and index.
-func (s *Store) better(r voterAnswer, term, index uint64) bool {
+func (f *Failover) better(r voterAnswer, term, index uint64) bool {
 	switch {
 	case r.LostCampaign:
 		return false // also with a longer log: this node's campaign makes it a follower, which may campaign then
@@ -293,7 +349,7 @@ func (s *Store) better(r voterAnswer, term, index uint64) bool {
 	case r.LastLogIndex != index:
 		return r.LastLogIndex > index
 	}
-	return r.from > raft.ServerID(s.cfg.Node)
+	return r.from > raft.ServerID(f.node.ID)
 }
 
 // elections knows the latest term that another voter was found in, and since when. A node that has campaigned
@@ -304,7 +360,7 @@ type elections struct {
 	since time.Time
 }
 
-// over reports whether an election in a term of another voter has ended without a leader. For Store.failover alone.
+// over reports whether an election in a term of another voter has ended without a leader. For Run alone.
 func (e *elections) over(term uint64) bool {
 	if term > e.term {
 		e.term, e.since = term, time.Now()
@@ -387,12 +443,8 @@ type voterAnswer struct {
 
 // askLeaderLost asks all voters at once. Each of those that are asked has an answer when
 // ctx ends, at the latest; they need not be read.
-func (s *Store) askLeaderLost(ctx context.Context, leader raft.ServerID, term uint64) (v survey) {
-	future := s.raft.GetConfiguration()
-	if future.Error() != nil {
-		return v
-	}
-	servers := future.Configuration().Servers
+func (f *Failover) askLeaderLost(ctx context.Context, leader raft.ServerID, term uint64) (v survey) {
+	servers := f.node.Servers()
 	answers := make(chan voterAnswer, len(servers))
 	v.answers = answers
 	for _, server := range servers {
@@ -401,20 +453,20 @@ func (s *Store) askLeaderLost(ctx context.Context, leader raft.ServerID, term ui
 		}
 		v.voters++
 		switch server.ID {
-		case raft.ServerID(s.cfg.Node):
+		case raft.ServerID(f.node.ID):
 			v.self = true
 		case leader:
 		default:
 			v.asked++
 			v.ids = append(v.ids, server.ID)
-			go func() { answers <- voterAnswer{server.ID, s.askOneLeaderLost(ctx, server, leader, term)} }()
+			go func() { answers <- voterAnswer{server.ID, f.askOneLeaderLost(ctx, server, leader, term)} }()
 		}
 	}
 	return v
 }
 
-func (s *Store) askOneLeaderLost(ctx context.Context, server raft.Server, leader raft.ServerID, term uint64) *proto.LeaderLostResponse {
-	conn, err := s.cfg.Peers.Conn(proto.NodeID(server.ID), string(server.Address))
+func (f *Failover) askOneLeaderLost(ctx context.Context, server raft.Server, leader raft.ServerID, term uint64) *proto.LeaderLostResponse {
+	conn, err := f.node.Peers.Conn(proto.NodeID(server.ID), string(server.Address))
 	if err != nil {
 		return nil
 	}
@@ -425,47 +477,50 @@ func (s *Store) askOneLeaderLost(ctx context.Context, server raft.Server, leader
 	return r
 }
 
-// leaderLost is this node's answer to another that has lost the leader.
-func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *proto.LeaderLostResponse {
-	r := &proto.LeaderLostResponse{Term: s.raft.CurrentTerm()}
-	r.LastLogTerm, r.LastLogIndex = s.lastLog()
-	addr, id := s.raft.LeaderWithID()
+// Asked is told that a member has asked whether this node has lost the leader: it has.
+func (f *Failover) Asked(from proto.NodeID, req *proto.LeaderLostRequest) {
+	f.askers.note(raft.ServerID(from), raft.ServerID(req.LeaderId), req.Term)
+}
+
+// LeaderLost is this node's answer to another that has lost the leader.
+func (f *Failover) LeaderLost(ctx context.Context, req *proto.LeaderLostRequest) *proto.LeaderLostResponse {
+	r := &proto.LeaderLostResponse{Term: f.node.Raft().CurrentTerm()}
+	r.LastLogTerm, r.LastLogIndex = lastEntry(f.cfg.Log, f.cfg.Snapshots)
+	addr, id := f.node.Raft().LeaderWithID()
 	// Raft's candidate that was told to campaign follows the leader of its term, and stays a candidate. So does
 	// one that was refused by a node which had not lost the leader yet, and has now.
-	r.LostCampaign = s.raft.State() == raft.Candidate && (id != "" || s.candidacy.over())
+	r.LostCampaign = f.node.Raft().State() == raft.Candidate && (id != "" || f.candidacy.over())
 	switch {
-	case s.leader.ready(), r.Term > req.Term && (id != "" || req.LeaderId != ""):
+	case f.node.Ready(), r.Term > req.Term && (id != "" || req.LeaderId != ""):
 	case id == "":
 		r.Lost = true
 	case id == raft.ServerID(req.LeaderId):
-		r.Lost = s.lost(ctx, id, addr)
+		r.Lost = f.lost(ctx, id, addr)
 	}
 	return r
 }
 
 // lost reports whether the leader is silent or refuses connections. A dial may be answered by
 // nobody: lost returns as soon as the leader is silent.
-func (s *Store) lost(ctx context.Context, leader raft.ServerID, addr raft.ServerAddress) bool {
-	if s.silence.silent(leader) {
+func (f *Failover) lost(ctx context.Context, leader raft.ServerID, addr raft.ServerAddress) bool {
+	if f.silence.silent(leader) {
 		return true
 	}
 	refused := make(chan bool, 1)
-	go func() { refused <- s.refuses(ctx, addr) }() // ends after answerWithin
-	tick := time.NewTicker(s.silence.every() / 2)
+	go func() { refused <- f.refuses(ctx, addr) }() // ends after answerWithin
+	tick := time.NewTicker(f.silence.every() / 2)
 	defer tick.Stop()
 	for {
 		select {
 		case r := <-refused:
-			return r || s.silence.silent(leader)
+			return r || f.silence.silent(leader)
 		case <-tick.C:
-			if s.silence.silent(leader) {
+			if f.silence.silent(leader) {
 				return true
 			}
 		}
 	}
 }
-
-func (s *Store) lastLog() (term, index uint64) { return lastEntry(s.log, s.snapshots) }
 
 // lastEntry returns the end of a log as elections compare it: of its newest entry,
 // or of the newest snapshot if that is ahead, as after an install or when

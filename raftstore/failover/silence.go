@@ -1,4 +1,4 @@
-package raftstore
+package failover
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/local"
 )
 
 // A leader that is paused, cut off, or whose machine has vanished refuses nothing: it is
@@ -35,7 +36,7 @@ const (
 )
 
 // silence is whether the leader answers this node. It is told by the goroutines of
-// Store.listen, and may be asked by any.
+// Failover.Listen, and may be asked by any.
 type silence struct {
 	after time.Duration // without an answer, and without contact of Raft
 	// contact is when Raft last had contact with the leader.
@@ -88,7 +89,7 @@ func (q *silence) answered(leader raft.ServerID, follows bool) {
 		q.heard, q.put, q.resigned = now, time.Time{}, time.Time{}
 		if follows {
 			q.resigned = now
-			wake(q.found)
+			local.Wake(q.found)
 		}
 	})
 }
@@ -126,22 +127,15 @@ func (q *silence) look() time.Duration {
 		next = max(next, q.fresh()-age)
 	case q.wanted.IsZero():
 		q.wanted = now
-		wake(q.hurry)
+		local.Wake(q.hurry)
 	}
 	q.due = now.Add(next)
 	leader := q.leader
 	q.mu.Unlock()
 	if q.silent(leader) {
-		wake(q.found)
+		local.Wake(q.found)
 	}
 	return next
-}
-
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // pause is how long to wait from an answer to the next question.
@@ -191,8 +185,8 @@ func (q *silence) unanswered(leader raft.ServerID, now time.Time) bool {
 	return leader != "" && q.leader == leader && !q.stoodStill(now) && now.Sub(q.heard) >= q.after
 }
 
-// listen keeps asking the leader while this node is a voter and another node leads.
-func (s *Store) listen() {
+// Listen keeps asking the leader while this node is a voter and another node leads.
+func (f *Failover) Listen() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var id raft.ServerID
@@ -200,19 +194,19 @@ func (s *Store) listen() {
 	stop := func() {}
 	defer func() { stop() }()
 	for {
-		change := s.leader.watch()
-		if a, i := s.leaderToAsk(); i != id || a != addr {
+		change := f.node.Changed()
+		if a, i := f.leaderToAsk(); i != id || a != addr {
 			stop()
 			stop = func() {}
 			id, addr = i, a
-			s.silence.ask(id)
+			f.silence.ask(id)
 			if id != "" {
-				stop = s.keepAsking(id, addr)
+				stop = f.keepAsking(id, addr)
 			}
 		}
-		pause.Reset(s.silence.look())
+		pause.Reset(f.silence.look())
 		select {
-		case <-s.ctx.Done():
+		case <-f.node.Context().Done():
 			return
 		case <-change:
 		case <-pause.C:
@@ -221,13 +215,13 @@ func (s *Store) listen() {
 }
 
 // leaderToAsk is the leader if this node is a voter that follows it, or nobody.
-func (s *Store) leaderToAsk() (raft.ServerAddress, raft.ServerID) {
-	addr, id := s.raft.LeaderWithID()
-	if id == "" || id == raft.ServerID(s.cfg.Node) {
+func (f *Failover) leaderToAsk() (raft.ServerAddress, raft.ServerID) {
+	addr, id := f.node.OtherLeader()
+	if id == "" {
 		return "", ""
 	}
-	for _, m := range s.raft.GetConfiguration().Configuration().Servers {
-		if m.ID == raft.ServerID(s.cfg.Node) && m.Suffrage == raft.Voter {
+	for _, m := range f.node.Servers() {
+		if m.ID == raft.ServerID(f.node.ID) && m.Suffrage == raft.Voter {
 			return addr, id
 		}
 	}
@@ -235,8 +229,8 @@ func (s *Store) leaderToAsk() (raft.ServerAddress, raft.ServerID) {
 }
 
 // keepAsking asks a leader until stop is called, which waits for the end.
-func (s *Store) keepAsking(id raft.ServerID, addr raft.ServerAddress) (stop func()) {
-	ctx, cancel := context.WithCancel(s.ctx)
+func (f *Failover) keepAsking(id raft.ServerID, addr raft.ServerAddress) (stop func()) {
+	ctx, cancel := context.WithCancel(f.node.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -248,10 +242,10 @@ func (s *Store) keepAsking(id raft.ServerID, addr raft.ServerAddress) (stop func
 				return
 			case <-pause.C:
 			}
-			if err := s.askOnStream(ctx, id, addr); !errors.Is(err, errUnanswered) {
-				s.silence.interrupted(id)
+			if err := f.askOnStream(ctx, id, addr); !errors.Is(err, errUnanswered) {
+				f.silence.interrupted(id)
 			}
-			pause.Reset(s.silence.every())
+			pause.Reset(f.silence.every())
 		}
 	}()
 	return func() {
@@ -265,18 +259,18 @@ func (s *Store) keepAsking(id raft.ServerID, addr raft.ServerAddress) (stop func
 var errUnanswered = errors.New("no answer")
 
 // askOnStream asks a leader for its term, one question at a time, until the stream ends.
-func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error {
-	conn, err := s.cfg.Peers.Conn(proto.NodeID(id), string(addr))
+func (f *Failover) askOnStream(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error {
+	conn, err := f.node.Peers.Conn(proto.NodeID(id), string(addr))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stream, err := proto.NewPeerClient(conn).Exchange(ctx, noRetry)
+	stream, err := proto.NewPeerClient(conn).Exchange(ctx, local.NoRetry)
 	if err != nil {
 		return err
 	}
-	limit := 2 * s.silence.after
+	limit := 2 * f.silence.after
 	unanswered := time.AfterFunc(limit, func() { cancel(errUnanswered) })
 	defer unanswered.Stop()
 	pause := time.NewTimer(0)
@@ -285,13 +279,13 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-s.silence.hurry:
+		case <-f.silence.hurry:
 		case <-pause.C:
 		}
-		s.silence.asked(id)
+		f.silence.asked(id)
 		unanswered.Reset(limit)
 		if err := stream.Send(&proto.PeerRequest{Id: n, Request: &proto.PeerRequest_CurrentTerm{
-			CurrentTerm: &proto.CurrentTermRequest{Round: n, Disk: s.ownDisk()},
+			CurrentTerm: &proto.CurrentTermRequest{Round: n, Disk: f.cfg.Report()},
 		}}); err != nil {
 			return err
 		}
@@ -302,8 +296,8 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 		if r.Id != n {
 			return fmt.Errorf("%s answers question %d, asked was %d", id, r.Id, n)
 		}
-		s.silence.answered(id, r.GetCurrentTerm().GetFollows())
-		s.disks.follow(r.GetCurrentTerm().GetDisks())
-		pause.Reset(s.silence.pause())
+		f.silence.answered(id, r.GetCurrentTerm().GetFollows())
+		f.cfg.Follow(r.GetCurrentTerm().GetDisks())
+		pause.Reset(f.silence.pause())
 	}
 }
