@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/objects"
@@ -23,10 +22,7 @@ func (c *call) post(p *objects.Creater) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.posted(p, raw)
-	for errors.Is(err, objects.ErrDecideAgain) {
-		out, err = c.posted(p, raw)
-	}
+	out, err := c.PostSent(p, c.r.Header.Get("Content-Type"), raw)
 	if err != nil {
 		return err
 	}
@@ -40,13 +36,4 @@ func (c *call) post(p *objects.Creater) error {
 		return nil
 	}
 	return c.answerTyped(f, http.StatusCreated, res, out.Object)
-}
-
-// posted does what was posted.
-func (c *call) posted(p *objects.Creater, raw []byte) (objects.Created, error) {
-	in, err := c.DecodePosted(c.r.Header.Get("Content-Type"), raw, p)
-	if err != nil {
-		return objects.Created{}, err
-	}
-	return c.Post(p, in)
 }

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -13,9 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Post does what a POST asks for that stores no object of its own. in is what the Creater has made of the
-// body; plugins may change it. Errors: ErrDecideAgain, with another in; what is for the client.
-func (o *Op) Post(p *Creater, in runtime.Object) (Created, error) {
+// PostSent does what a POST asks for that stores no object of its own. Errors are for the client.
+func (o *Op) PostSent(p *Creater, contentType string, body []byte) (out Created, err error) {
+	err = o.decideAgain(func() error {
+		in, err := o.decodePosted(contentType, body, p)
+		if err == nil {
+			out, err = o.post(p, in)
+		}
+		return err
+	})
+	return out, err
+}
+
+// post does what a POST asks for. in is what the Creater has made of the body; plugins may change it.
+func (o *Op) post(p *Creater, in runtime.Object) (Created, error) {
 	m := in.(metav1.Object)
 	o.wipeMeta(p, m)
 	if !o.Resource.Namespaced {
@@ -67,15 +77,13 @@ func (d *decision) admitTyped(operation admission.Operation, kind schema.GroupVe
 	if chain == nil {
 		return complete()
 	}
-	for {
+	return d.decideAgain(func() error {
 		err := d.askTyped(chain, operation, kind, in, begin, complete)
 		if d.refusedByPlugin = err != nil; err == nil {
 			return nil
 		}
-		if err = d.refused(err); !errors.Is(err, ErrDecideAgain) {
-			return err
-		}
-	}
+		return d.refused(err)
+	})
 }
 
 func (d *decision) askTyped(chain admission.Interface, operation admission.Operation, kind schema.GroupVersionKind, in runtime.Object, begin func(tree.Object) error, complete func() error) error {

@@ -24,9 +24,20 @@ import (
 // generateAttempts is how many names are tried for a generateName.
 const generateAttempts = 8
 
-// Create completes, validates and stores a decoded object that fits the
-// model. With generateName it tries several names. Errors: ErrDecideAgain, and what is for
-// the client.
+// CreateSent creates the object that a client has sent as a body of some type. Errors are for the client.
+func (o *Op) CreateSent(contentType string, body []byte) (w Written, err error) {
+	err = o.decideAgain(func() error {
+		obj, err := o.DecodeBody(contentType, body, o.Resource)
+		if err == nil {
+			w, err = o.Create(obj)
+		}
+		return err
+	})
+	return w, err
+}
+
+// Create completes, validates and stores an object of the node's own, which fits the
+// model. With generateName it tries several names. Errors are for who wants the object.
 func (o *Op) Create(obj tree.Object) (Written, error) {
 	meta, err := tree.Meta(obj)
 	if err != nil {
@@ -465,10 +476,6 @@ func (o *Op) createGenerated(sent tree.Object) (Written, error) {
 		}
 		o.Info.Name, o.nameGenerated = tree.Text(meta, "name"), true
 		w, err := o.createNamed(obj, meta)
-		if errors.Is(err, ErrDecideAgain) {
-			attempts++ // the name was not taken
-			continue
-		}
 		if !apierrors.IsAlreadyExists(err) {
 			return w, err
 		}

@@ -210,9 +210,9 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	return a, nil
 }
 
-// DecodePosted decodes what is posted and not stored straight into its type of k8s.io/api, as
+// decodePosted decodes what is posted and not stored straight into its type of k8s.io/api, as
 // upstream decodes it.
-func (o *Op) DecodePosted(contentType string, raw []byte, p *Creater) (runtime.Object, error) {
+func (o *Op) decodePosted(contentType string, raw []byte, p *Creater) (runtime.Object, error) {
 	res, in := p.KindOf(o), p.New()
 	strict := o.Options.Strictness() != request.IgnoreFields
 	findings, gvk, err := codec.DecodeTyped(contentType, raw, res, in, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {

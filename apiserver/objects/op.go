@@ -141,7 +141,7 @@ func (s *Store) System(ctx context.Context, res *kinds.Resource, namespace, name
 
 // Derived is an operation on another object on behalf of this one: as the node itself,
 // and dry if this one is. Nothing is decided about it, so its entries name the rules that this
-// one was decided by. If those have changed since, it ends with ErrDecideAgain.
+// one was decided by. If those have changed since, that one is decided again.
 func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op, error) {
 	res := o.Store.Kinds().Lookup(gvr)
 	if res == nil {

@@ -37,10 +37,20 @@ type Requester interface {
 	Basis() []auth.Object
 }
 
-// ErrDecideAgain is returned by Create when the rules have changed that it was decided by:
-// nothing was written, the operation was authorized again, and Create wants the object as it
-// was sent once more. So do Creaters, which may have written some of what they do.
-var ErrDecideAgain = errors.New("decide again: rules have changed")
+// errDecideAgain ends a decision when the rules have changed that it follows from:
+// nothing was written, but what a Creater may have written of what it does, the operation was authorized again, and all of it has to
+// begin once more, with what the client has sent.
+var errDecideAgain = errors.New("decide again: rules have changed")
+
+// decideAgain decides as often as rules change meanwhile. Every write of a client runs in it. What is done on behalf of another operation ends
+// instead, and that one begins again.
+func (d *decision) decideAgain(decide func() error) error {
+	for {
+		if err := decide(); d.behalf != nil || !errors.Is(err, errDecideAgain) {
+			return err
+		}
+	}
+}
 
 // rules are the bits of what the operation was decided by, without what plugins have consulted.
 func (d *decision) rules() uint32 {
@@ -214,12 +224,12 @@ func (d *decision) over(ctx context.Context) error {
 	if err := (race{d}).RulesChanged(ctx); err != nil {
 		return err
 	}
-	return ErrDecideAgain
+	return errDecideAgain
 }
 
 // StillDecided returns nil if no rule has changed that the operation was decided by. It is for
 // what is given away without a log entry, after this node was known to be current. Errors:
-// ErrDecideAgain, and what is for the client.
+// errDecideAgain, and what is for the client.
 func (d *decision) StillDecided() error {
 	if !(race{d}).RulesStale() {
 		return nil
@@ -240,7 +250,7 @@ func (d *decision) again(cause error) error {
 	if err := (race{d}).RulesChanged(d.Context); err != nil {
 		return err
 	}
-	return ErrDecideAgain
+	return errDecideAgain
 }
 
 // refused is the refusal of a create. That of a plugin is given once it is known to be

@@ -3,7 +3,6 @@ package objects
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -58,7 +57,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
 	r := o.Store.updater
 	r.Caller, r.Store = race{&o.decision}, o.storage()
-	for {
+	err = o.decideAgain(func() error {
 		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 			o.current, o.claims.proposed = cur, false
 			ch, err = decide(cur)
@@ -72,10 +71,8 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 			}
 			return w, nil
 		})
-		if err = o.overLimit(err); o.behalf != nil || !errors.Is(err, ErrDecideAgain) {
-			break
-		}
-	}
+		return o.overLimit(err)
+	})
 	switch {
 	case err != nil:
 		return Written{}, err

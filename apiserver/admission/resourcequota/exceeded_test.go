@@ -1,10 +1,9 @@
 package resourcequota_test
 
 import (
-	"errors"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
@@ -61,17 +60,11 @@ func TestRefusalOfTheLog(t *testing.T) {
 				res := s.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: plural})
 				op := s.System(t.Context(), res, namespace, "", "create")
 				op.Client, op.DecidedAt = true, s.Memory.State().Applied()
-				for {
-					obj, err := op.DecodeBody("application/json", []byte(body), op.Resource)
-					if err != nil {
-						return err
-					}
-					_, err = op.Create(obj)
-					if !errors.Is(err, objects.ErrDecideAgain) {
-						return err
-					}
+				op.Requester = again(func() {
 					write(t, s.Memory, &proto.Write{Table: "pods", Key: "n/rival", Op: proto.Op_OP_DELETE}) // there is room again
-				}
+				})
+				_, err := op.CreateSent("application/json", []byte(body))
+				return err
 			}
 			for _, err := range []error{
 				create("namespaces", "", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}`),
@@ -98,3 +91,13 @@ func write(t *testing.T, mem *memstore.Store, w *proto.Write) {
 		t.Fatal(r.Outcome, err)
 	}
 }
+
+// again is called when an operation is decided again.
+type again func()
+
+func (a again) AuthorizeAgain() error {
+	a()
+	return nil
+}
+
+func (again) Basis() []auth.Object { return nil }

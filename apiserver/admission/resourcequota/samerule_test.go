@@ -19,11 +19,7 @@ func TestSameRule(t *testing.T) {
 	}
 	create := func(o *objects.Op, body string) *mvcc.Version {
 		t.Helper()
-		obj, err := o.DecodeBody("application/json", []byte(body), o.Resource)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := o.Create(obj)
+		w, err := o.CreateSent("application/json", []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}

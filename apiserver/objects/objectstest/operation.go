@@ -160,24 +160,13 @@ func (c *Case) create(o *objects.Op, body []byte) error {
 	case o.Subresource != nil || o.Resource.Virtual:
 		return errors.New("nothing is posted there")
 	}
-	for {
-		obj, err := o.DecodeBody("", body, o.Resource)
-		if err != nil {
-			return err
-		}
-		if w, err := o.Create(obj); !errors.Is(err, objects.ErrDecideAgain) {
-			return c.written(o, objects.Whole, w, err)
-		}
-	}
+	w, err := o.CreateSent("", body)
+	return c.written(o, objects.Whole, w, err)
 }
 
 // post is a create of what is not stored.
 func (c *Case) post(o *objects.Op, p *objects.Creater, body []byte) error {
-	in, err := o.DecodePosted("", body, p)
-	if err != nil {
-		return err
-	}
-	out, err := o.Post(p, in)
+	out, err := o.PostSent(p, "", body)
 	if err != nil {
 		return err
 	}

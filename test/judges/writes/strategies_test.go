@@ -205,11 +205,7 @@ func (j *judge) shown(o *objects.Op, w objects.Written) tree.Object {
 // created is what becomes of a new object here.
 func (j *judge) created(body tree.Object) (tree.Object, error) {
 	o := j.op("create", "", "")
-	obj, err := o.DecodeBody("", text(body), j.res)
-	if err != nil {
-		return nil, err
-	}
-	w, err := o.Create(obj)
+	w, err := o.CreateSent("", text(body))
 	if err != nil {
 		return nil, err
 	}
