@@ -10,8 +10,8 @@ import (
 // authenticate finds out who asks.
 func (c *call) authenticate() bool {
 	// What is found out from here on is as of this state, or of a newer one.
-	c.User, c.DecidedAt, c.Requester = auth.AnonymousUser(), c.s.cfg.Store.State().Applied(), c
-	if a := c.s.cfg.Authenticator; a != nil {
+	c.User, c.DecidedAt, c.Requester = auth.AnonymousUser(), c.cfg.Store.State().Applied(), c
+	if a := c.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
 			c.notWho(err)
@@ -29,8 +29,8 @@ func (c *call) authenticate() bool {
 	}
 	c.Info.ReadSelector(c.r.URL.RawQuery)
 	c.audited()
-	if c.s.cfg.Roles != nil {
-		c.allowedBy = c.s.cfg.Roles.Mark()
+	if c.cfg.Roles != nil {
+		c.allowedBy = c.cfg.Roles.Mark()
 	}
 	return true
 }
@@ -42,7 +42,7 @@ func (c *call) notWho(err error) {
 	if c.r.Header.Get("Authorization") != "" {
 		about = "token"
 	}
-	c.s.unauthenticated.WarnAbout(c.s.cfg.Log, about, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
+	c.s.unauthenticated.WarnAbout(c.cfg.Log, about, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
 }
 
 // impersonate finds out as whom the request is to be served.
@@ -52,7 +52,7 @@ func (c *call) impersonate() bool {
 		return true
 	}
 	on := c.Attributes()
-	u, constraint, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, on, c.r.Header)
+	u, constraint, err := auth.Impersonate(c.Context, c.cfg.Authorizer, on, c.r.Header)
 	if err != nil {
 		c.fail(err)
 		return false
@@ -66,7 +66,7 @@ func (c *call) impersonate() bool {
 
 // closeAnonymous ends the connection of a client that is nobody, after its answer.
 func (c *call) closeAnonymous() {
-	if c.r.ProtoMajor == 2 && c.s.cfg.UnauthenticatedHTTP2DOSMitigation {
+	if c.r.ProtoMajor == 2 && c.cfg.UnauthenticatedHTTP2DOSMitigation {
 		c.Header()["Connection"] = []string{"close"}
 	}
 }
@@ -87,7 +87,7 @@ func (c *call) authorize() bool {
 func (c *call) decide() error {
 	attributes := c.Attributes()
 	from := followed(&attributes)
-	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
+	decision, reason, err := c.cfg.Authorizer.Authorize(c.Context, attributes)
 	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
@@ -95,7 +95,7 @@ func (c *call) decide() error {
 		c.audit.Annotate(annotationDecision, "allow")
 		return nil
 	case err != nil && decision == auth.NoOpinion:
-		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
+		c.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
 	}
 	c.audit.Annotate(annotationDecision, "forbid")
 	return auth.Forbidden(attributes, reason)

@@ -27,7 +27,7 @@ type masked struct {
 // that took the right away. It is called once the state is there, and before it is read. Reads
 // that take any state do not wait. The error is the refusal.
 func (c *call) stillAllowed(plan consistency.Plan) error {
-	roles, before := c.s.cfg.Roles, c.allowedBy
+	roles, before := c.cfg.Roles, c.allowedBy
 	c.allowedBy = rbac.Mark{}
 	if plan.Mode == consistency.Any {
 		return nil
@@ -35,7 +35,7 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	changed := c.CredentialStale()
 	if _, kubelet := c.User.Node(); kubelet {
 		// It is allowed by Pods and volumes, which change all the time, and is decided on quickly.
-		changed = changed || c.s.cfg.Store.State().Applied() > c.DecidedAt
+		changed = changed || c.cfg.Store.State().Applied() > c.DecidedAt
 	}
 	if roles != nil {
 		c.allowedBy = markWhile(roles, c.Kind.LongRunning)
@@ -111,7 +111,7 @@ func (c *call) AuthorizeAgain() error {
 		}
 	}
 	if c.masked != nil {
-		if _, _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.on, maps.Clone(c.masked.as)); err != nil {
+		if _, _, err := auth.Impersonate(c.Context, c.cfg.Authorizer, c.masked.on, maps.Clone(c.masked.as)); err != nil {
 			c.audit.Correct(annotationDecision, "forbid")
 			return err
 		}

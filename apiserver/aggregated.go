@@ -74,7 +74,7 @@ func (c *call) aggregated() error {
 	}
 	if request.Mutates(c.Info.Verb) || isStream(&c.Info, c.r) {
 		// What was allowed is done by another server, which no entry of the log can refuse. Reads go on without a quorum.
-		decide, cancel := context.WithTimeout(c.Context, c.s.cfg.Limits.Request)
+		decide, cancel := context.WithTimeout(c.Context, c.cfg.Limits.Request)
 		_, err := c.await(decide, consistency.Plan{Mode: consistency.MostRecent})
 		cancel()
 		if err != nil {
@@ -132,9 +132,9 @@ func (c *call) aggregated() error {
 		defer body.Close()
 		r.Body = body
 	}
-	c.s.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, Ended: func(cause error) {
+	c.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, Ended: func(cause error) {
 		if errors.Is(cause, errAllWait) {
-			c.s.cfg.Observer.RequestRefused(request.Mutates(c.Info.Verb), "aggregated")
+			c.cfg.Observer.RequestRefused(request.Mutates(c.Info.Verb), "aggregated")
 			c.fail(status.TooMany(retryRefused))
 			return
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // answer sends the object of a write.
-func (c *call) answer(f codec.Format, code int, w objects.Written) error {
+func (c verbs) answer(f codec.Format, code int, w objects.Written) error {
 	if w.Version == nil {
 		return codec.Respond(c, c.r, f).Tree(code, c.Resource, w.Object)
 	}
@@ -32,7 +32,7 @@ func codeOf(created bool) int {
 }
 
 // answerTyped sends an object of a type of k8s.io/api that is not stored.
-func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj any) error {
+func (c verbs) answerTyped(f codec.Format, code int, res *kinds.Resource, obj any) error {
 	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", res.Kind, err)

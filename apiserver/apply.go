@@ -10,7 +10,7 @@ import (
 func (c *call) isApply() bool { return patch.IsApply(c.r.Header.Get("Content-Type")) }
 
 // readApply reads a configuration.
-func (c *call) readApply(on objects.Target) (f codec.Format, want objects.Apply, err error) {
+func (c verbs) readApply(on objects.Target) (f codec.Format, want objects.Apply, err error) {
 	if err = c.writeOptions(c.Options.CheckApply()); err != nil {
 		return
 	}

@@ -31,7 +31,7 @@ const (
 
 // audited begins the audit event of a request whose user is known.
 func (c *call) audited() {
-	if c.s.cfg.Audit == nil {
+	if c.cfg.Audit == nil {
 		return
 	}
 	i := &c.Info
@@ -40,7 +40,7 @@ func (c *call) audited() {
 		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.Selected), i.Group, i.Version
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
-	event := c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
+	event := c.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
 	// Answers of other paths are none of the API's objects: among ours are secrets.
 	c.Event = event
 	c.audit = auditing{Event: event, keep: i.IsResource && event.WantsResponse() && !c.Kind.LongRunning}
@@ -61,7 +61,7 @@ func (c *call) deprecated() {
 		return
 	}
 	c.Warn([]string{d.Warning})
-	c.s.cfg.Observer.Deprecated(&c.Kind, d.RemovedRelease)
+	c.cfg.Observer.Deprecated(&c.Kind, d.RemovedRelease)
 	c.audit.Annotate(annotationDeprecated, "true")
 	if d.RemovedRelease != "" {
 		c.audit.Annotate(annotationRemoved, d.RemovedRelease)

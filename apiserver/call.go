@@ -31,6 +31,7 @@ type call struct {
 	http.ResponseWriter
 	objects.Op // what it does with objects; not a pointer, which would be a second allocation
 	s          *Server
+	cfg        *Config // of the server
 	r          *http.Request
 	// allowedBy is what the request was allowed by, until the state that it reads is there.
 	allowedBy rbac.Mark
@@ -54,6 +55,9 @@ type call struct {
 
 	values headerValues
 }
+
+// verbs is a call for objects, and what each verb does with them.
+type verbs struct{ *call }
 
 // headerValues are those of headers that each answer has of its own, in memory that the request has anyway.
 type headerValues [3]string
@@ -133,12 +137,12 @@ func (c *call) fail(err error) {
 	if answer.Reason == metav1.StatusReasonInternalError && errors.Is(c.Context.Err(), context.DeadlineExceeded) {
 		// It may have failed because the time is over, as a webhook does that had none to answer in.
 		// Upstream's timeout filter answers so whatever has failed, and says the rest to the log only.
-		c.s.cfg.Log.Debug("a request failed after its deadline", "err", err, "verb", c.Info.Verb, "path", c.r.URL.Path)
+		c.cfg.Log.Debug("a request failed after its deadline", "err", err, "verb", c.Info.Verb, "path", c.r.URL.Path)
 		answer = status.From(status.Timeout())
 	}
-	if found, unknown := status.FoundNoLeader(err); found && c.s.cfg.NoQuorum != nil {
+	if found, unknown := status.FoundNoLeader(err); found && c.cfg.NoQuorum != nil {
 		// A write that may have happened has waited for as long as a leader keeps its lease: that is enough.
-		if missing := c.s.cfg.NoQuorum(c.Context, !unknown); missing != "" {
+		if missing := c.cfg.NoQuorum(c.Context, !unknown); missing != "" {
 			status.NoQuorum(answer, missing)
 		}
 	}
@@ -159,7 +163,7 @@ const maxStaleness = 100 * 365 * 24 * time.Hour
 // a bound, or that nothing is known about it.
 func (c *call) setStalenessHeader() {
 	text := "unknown"
-	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
+	if d := c.cfg.Store.Staleness(); d < maxStaleness {
 		text = strconv.FormatInt((d + time.Millisecond - 1).Milliseconds(), 10)
 	}
 	c.Header()[HeaderStaleness] = c.values.set(valueStaleness, text)

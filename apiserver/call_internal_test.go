@@ -12,7 +12,7 @@ import (
 const (
 	// mostCallMethods is how many methods call has at most. What does not need the request is a
 	// method of objects.Op, of a small type that holds what it needs, or a function.
-	mostCallMethods = 79
+	mostCallMethods = 60
 	// mostServerExports is how many methods of Server other packages may call.
 	mostServerExports = 5
 )

@@ -38,7 +38,7 @@ func (w *computing) begin(c *call, body int) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Timeout()
 	case errors.Is(err, slots.ErrNoSlot), errors.Is(err, slots.ErrNoTurn):
-		c.s.cfg.Observer.RequestRefused(request.Mutates(c.Info.Verb), "slots")
+		c.cfg.Observer.RequestRefused(request.Mutates(c.Info.Verb), "slots")
 		return status.TooMany(retryRefused)
 	}
 	return err

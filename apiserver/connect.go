@@ -62,7 +62,7 @@ func connectionOf(o *objects.Op) *connection {
 // connect serves what leads to a node or a Pod. Plugins are asked before the connection is made, as
 // upstream asks them. Everything is decided with the request's seats; then they are given back, for what
 // follows is the work of others.
-func (c *call) connect(to *connection) error {
+func (c verbs) connect(to *connection) error {
 	if !slices.Contains(to.methods, c.r.Method) {
 		return status.NoSuchMethod()
 	}
@@ -70,7 +70,7 @@ func (c *call) connect(to *connection) error {
 		return status.NoSuchResource()
 	}
 	all := c.Context
-	decide, cancel := context.WithTimeout(all, c.s.cfg.Limits.Request)
+	decide, cancel := context.WithTimeout(all, c.cfg.Limits.Request)
 	defer cancel()
 	c.Context = decide
 	q := query{c.r.URL.Query()}
@@ -89,7 +89,7 @@ func (c *call) connect(to *connection) error {
 			return err
 		}
 	}
-	if c.s.cfg.Kubelets == nil {
+	if c.cfg.Kubelets == nil {
 		return notImplemented(c.Resource.GroupResource(), c.Info.Subresource)
 	}
 	// As fresh as any other get: a Pod may have been bound through another node a moment ago, and the
@@ -102,7 +102,7 @@ func (c *call) connect(to *connection) error {
 			return err
 		}
 	}
-	s, err := c.s.streams.enter(c, all)
+	s, err := c.s.streams.enter(c.call, all)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (e errorText) Error() string { return string(e) }
 // find reads an object that the request leads through, from the state that it has waited for. found is
 // false if it is not there.
 func (s *stream) find(resource, namespace, name string, into any) (found bool, err error) {
-	res := s.s.cfg.Kinds().Lookup(corev1.SchemeGroupVersion.WithResource(resource))
+	res := s.cfg.Kinds().Lookup(corev1.SchemeGroupVersion.WithResource(resource))
 	plan := consistency.Plan{Mode: consistency.Any} // await has been called
 	v, _, err := s.s.objects.Find(kinds.BuiltinTable(res.GroupResource()), res.Key(namespace, name), plan, 0)
 	if err != nil || v == nil {
@@ -173,7 +173,7 @@ func (s *stream) kubeletOf(node string) (kubelet.Kubelet, error) {
 	if err := s.read("nodes", "", node, n); err != nil {
 		return kubelet.Kubelet{}, err
 	}
-	k, err := s.s.cfg.Kubelets.Of(n)
+	k, err := s.cfg.Kubelets.Of(n)
 	if err != nil {
 		return k, asUpstream(err)
 	}

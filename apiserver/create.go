@@ -2,7 +2,7 @@ package apiserver
 
 import "net/http"
 
-func (c *call) create() error {
+func (c verbs) create() error {
 	f, raw, err := c.readWrite("CreateOptions", c.Resource)
 	if err != nil {
 		return err

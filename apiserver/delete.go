@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (c *call) delete() error {
+func (c verbs) delete() error {
 	shape := codec.ShapeOther
 	if c.Resource.ReturnsDeleted {
 		shape = codec.ShapeObject
@@ -39,7 +39,7 @@ func (c *call) delete() error {
 	return c.answer(f, code, w)
 }
 
-func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
+func (c verbs) readDeleteOptions() (*metav1.DeleteOptions, error) {
 	raw, err := c.body(nil)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ const collectionPage = 10_000
 // deleteCollection deletes what a list would return, object by object: it is not
 // atomic. It goes through the collection in pages of one state; an explicit limit
 // ends it after the first. The answer is the list of what was there.
-func (c *call) deleteCollection() error {
+func (c verbs) deleteCollection() error {
 	f, err := c.format(c.Resource, codec.ShapeList)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *call) deleteCollection() error {
 }
 
 // nextPage reads one page of a collection as a list would.
-func (c *call) nextPage(params consistency.Params, sel *objects.Selection) (mvcc.Page, proto.Revision, error) {
+func (c verbs) nextPage(params consistency.Params, sel *objects.Selection) (mvcc.Page, proto.Revision, error) {
 	plan, err := c.PlanList(params)
 	if err != nil {
 		return mvcc.Page{}, 0, err

@@ -30,7 +30,7 @@ func (c *call) route() error {
 		return c.aggregated()
 	}
 	if c.Resource == nil {
-		if c.s.cfg.Kinds().HasGroup(c.Info.Group) {
+		if c.cfg.Kinds().HasGroup(c.Info.Group) {
 			return status.NoSuchResource()
 		}
 		status.PlainNotFound(c, c.r)
@@ -44,7 +44,7 @@ func (c *call) route() error {
 		return status.NoSuchResource()
 	}
 	if to := connectionOf(&c.Op); to != nil {
-		return c.connect(to)
+		return verbs{c}.connect(to)
 	}
 	if c.Info.Trailing() != "" && !c.Resource.Custom {
 		// Upstream has no routes for it, and for custom resources it has none at all.
@@ -66,9 +66,9 @@ func (c *call) route() error {
 		c.Context = ctx
 	}
 	if c.Info.Subresource != "" {
-		return c.subresource()
+		return verbs{c}.subresource()
 	}
-	return c.verb()
+	return verbs{c}.verb()
 }
 
 // strangeScope reports whether the path is one at which upstream looks for no custom resource: in a
@@ -102,7 +102,7 @@ func (c *call) scopeMatches() bool {
 	return i.Namespace != "" || i.Name == ""
 }
 
-func (c *call) verb() error {
+func (c verbs) verb() error {
 	i := &c.Info
 	if c.Resource.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
 		return status.NoSuchMethod()
@@ -134,7 +134,7 @@ func (c *call) verb() error {
 
 // subresource serves what lies below an object. Status and scale are the same
 // for every kind; the rest is in the kinds' strategies.
-func (c *call) subresource() error {
+func (c verbs) subresource() error {
 	if c.Info.Name == "" || c.Resource.Namespaced && c.Info.Namespace == "" {
 		return status.NoSuchResource()
 	}

@@ -33,7 +33,7 @@ func (c *call) enterFairness() bool {
 
 // admitted waits for the request's turn, without an answer.
 func (c *call) admitted() bool {
-	f := c.s.cfg.Fairness
+	f := c.cfg.Fairness
 	if f == nil {
 		return true
 	}
@@ -47,13 +47,13 @@ func (c *call) admitted() bool {
 	if class.Enter(c.Context, &c.ticket, c.s.estimate(&class, &c.Op, c.r.URL.RawQuery), c.longestWait(), c.Kind.LongRunning) == fairness.Admitted {
 		return true
 	}
-	c.s.cfg.Observer.RequestRefused(request.Mutates(i.Verb), "fairness")
+	c.cfg.Observer.RequestRefused(request.Mutates(i.Verb), "fairness")
 	return false
 }
 
 // longestWait is a quarter of the time that the request has.
 func (c *call) longestWait() time.Duration {
-	limit := c.s.cfg.Limits.Request
+	limit := c.cfg.Limits.Request
 	if !c.Kind.LongRunning {
 		timeout, _ := request.Parameter(c.r.URL.RawQuery, "timeout")
 		if d, err := request.ParseTimeout(timeout); err == nil && d > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-func (c *call) get() error {
+func (c verbs) get() error {
 	f, err := c.format(c.Resource, codec.ShapeObject)
 	if err != nil {
 		return err
@@ -19,7 +19,7 @@ func (c *call) get() error {
 	v, err := c.readOne()
 	if err == nil && v.ValueSize() > cheapRead {
 		c.computing.pieces = true // what is compressed is so behind the beginning of the answer
-		err = c.computing.begin(c, 0)
+		err = c.computing.begin(c.call, 0)
 	}
 	if err == nil {
 		v, err = c.ConvertOne(v)
@@ -31,7 +31,7 @@ func (c *call) get() error {
 }
 
 // readOne reads the object that the path names, as fresh as the request asks.
-func (c *call) readOne() (*mvcc.Version, error) {
+func (c verbs) readOne() (*mvcc.Version, error) {
 	plan, err := consistency.PlanGet(consistency.Params{
 		ResourceVersion: c.Options.ResourceVersion, MaxStaleness: c.Options.MaxStaleness,
 	})
@@ -61,11 +61,11 @@ func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision
 	if plan.Mode == consistency.Any {
 		c.setStalenessHeader()
 	}
-	at, err := c.s.cfg.Reads.Await(ctx, plan)
+	at, err := c.cfg.Reads.Await(ctx, plan)
 	if err == nil {
 		err = c.stillAllowed(plan)
 	}
-	if err == nil && plan.Mode != consistency.Any && c.Resource != nil && c.s.cfg.Kinds().Lookup(c.Info.GVR()) == nil {
+	if err == nil && plan.Mode != consistency.Any && c.Resource != nil && c.cfg.Kinds().Lookup(c.Info.GVR()) == nil {
 		// Its definition is gone in the state that this node has waited for.
 		err = status.NoSuchResource()
 	}

@@ -34,7 +34,7 @@ var door = [...]func(c *call) bool{
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.NewOp(objects.Request{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true})}
+	c := &call{ResponseWriter: w, s: s, cfg: &s.cfg, r: r, Op: objects.NewOp(objects.Request{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true})}
 	s.setHeaders(c)
 	// Counted first: a request that Drain does not count has seen the shutdown flag.
 	s.active.Add(1)
@@ -89,8 +89,8 @@ func (c *call) contain(p any) {
 		c.done()
 		panic(p)
 	}
-	c.s.cfg.Observer.Panicked(&c.Kind)
-	c.s.cfg.Log.Error("panic in a request", "panic", p, "method", c.r.Method, "path", c.r.URL.Path, "stack", string(debug.Stack()))
+	c.cfg.Observer.Panicked(&c.Kind)
+	c.cfg.Log.Error("panic in a request", "panic", p, "method", c.r.Method, "path", c.r.URL.Path, "stack", string(debug.Stack()))
 	if c.code != 0 {
 		c.done()
 		panic(http.ErrAbortHandler)
@@ -101,7 +101,7 @@ func (c *call) contain(p any) {
 // refuseShutdown answers what arrives during the shutdown.
 func (c *call) refuseShutdown() {
 	c.Header().Set("Connection", "close")
-	if c.s.cfg.ShutdownSendRetryAfter {
+	if c.cfg.ShutdownSendRetryAfter {
 		status.PlainTooManyRequests(c, shutdownRetry)
 		return
 	}
@@ -143,7 +143,7 @@ func (s *Server) setHeaders(c *call) {
 func (c *call) setNodeHeaders() {
 	h := c.Header()
 	h[HeaderNode] = c.s.nodeName
-	role := c.s.cfg.Store.Role()
+	role := c.cfg.Store.Role()
 	if h[HeaderRole] = roles[role]; h[HeaderRole] == nil {
 		h[HeaderRole] = []string{role}
 	}
@@ -159,14 +159,14 @@ var (
 // the server does not know are left out there.
 func (c *call) classify(registry *kinds.Registry) {
 	i := &c.Info
-	if c.remote = remoteOf(c.s.cfg.Aggregator, i); c.remote != nil {
+	if c.remote = remoteOf(c.cfg.Aggregator, i); c.remote != nil {
 		c.Kind = remoteKind(i, c.r)
 		return
 	}
 	c.Kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
 	if !i.IsResource {
 		c.Kind.Subresource = request.FirstSegment(i.Path)
-		c.Kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
+		c.Kind.LongRunning = c.cfg.LongRunning != nil && c.cfg.LongRunning(i.Path)
 		return
 	}
 	c.Resource = registry.Lookup(i.GVR())
@@ -202,7 +202,7 @@ func (c *call) done() {
 		c.leaveBody() // net/http answers for a handler that said nothing
 	}
 	c.audit.end(c.code, c.Header(), c.Resource)
-	c.s.cfg.Observer.RequestDone(&c.Kind, request.End{
+	c.cfg.Observer.RequestDone(&c.Kind, request.End{
 		Code: c.code, Duration: time.Since(c.Start), RequestBytes: c.bodySize, ResponseBytes: c.written,
 	})
 }
@@ -237,9 +237,9 @@ func (c *call) bound() bool {
 	if c.Kind.LongRunning {
 		return true
 	}
-	limit := c.s.cfg.Limits.Request
+	limit := c.cfg.Limits.Request
 	if request.Mutates(c.Info.Verb) && c.Info.Verb != "deletecollection" && c.remote == nil {
-		limit = c.s.cfg.Limits.Write
+		limit = c.cfg.Limits.Write
 	}
 	c.within.stream, c.within.at = c.Context, c.Start.Add(limit)
 	c.within.turn = &c.computing.turn
@@ -274,21 +274,21 @@ func (c *call) mounted() {
 	var h http.Handler
 	switch request.FirstSegment(c.Info.Path) {
 	case "/api", "/apis":
-		h = c.s.cfg.Discovery
+		h = c.cfg.Discovery
 	case "/openapi":
-		h = c.s.cfg.OpenAPI
+		h = c.cfg.OpenAPI
 	case "/version":
-		h = c.s.cfg.Version
+		h = c.cfg.Version
 	case "/livez", "/readyz", "/healthz":
-		h = c.s.cfg.Health
+		h = c.cfg.Health
 	case "/metrics":
-		h = c.s.cfg.Metrics
+		h = c.cfg.Metrics
 	case "/flagz", "/statusz":
-		h = c.s.cfg.ZPages
+		h = c.cfg.ZPages
 	case "/.well-known", "/openid":
-		h = c.s.cfg.OpenID
+		h = c.cfg.OpenID
 	case "/quorate", "/debug":
-		if c.s.cfg.Own != nil {
+		if c.cfg.Own != nil {
 			c.own()
 			return
 		}
@@ -319,5 +319,5 @@ func (c *call) own() {
 		defer p.stop()
 		r.Body = pacedReader{r.Body, p}
 	}
-	c.s.cfg.Own.ServeHTTP(c, r)
+	c.cfg.Own.ServeHTTP(c, r)
 }

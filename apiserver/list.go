@@ -5,7 +5,7 @@ import (
 	"github.com/quorate/quorate/consistency"
 )
 
-func (c *call) list() error {
+func (c verbs) list() error {
 	f, err := c.format(c.Resource, codec.ShapeList)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	if err := c.computing.beginList(c); err != nil {
+	if err := c.computing.beginList(c.call); err != nil {
 		return err
 	}
 	page, at, err := c.Page(plan, at, sel)

@@ -7,7 +7,7 @@ import (
 )
 
 // readPatch reads a patch.
-func (c *call) readPatch(on objects.Target) (f codec.Format, want objects.Patch, err error) {
+func (c verbs) readPatch(on objects.Target) (f codec.Format, want objects.Patch, err error) {
 	// The type first: options such as force belong to some types only.
 	if err = patch.Check(c.r.Header.Get("Content-Type"), c.Resource.Custom); err != nil {
 		return

@@ -49,12 +49,12 @@ func (s *stream) log(options runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	at := s.s.cfg.Kubelets.At(k, logQuery(o), "containerLogs", pod.Namespace, pod.Name, container)
+	at := s.cfg.Kubelets.At(k, logQuery(o), "containerLogs", pod.Namespace, pod.Name, container)
 	if o.InsecureSkipTLSVerifyBackend {
-		at = s.s.cfg.Kubelets.Unverified(at)
+		at = s.cfg.Kubelets.Unverified(at)
 	}
 	s.begin()
-	body, err := s.s.cfg.Kubelets.Get(s.ctx, at, schema.GroupResource{Resource: "pods/log"}, s.Info.Name)
+	body, err := s.cfg.Kubelets.Get(s.ctx, at, schema.GroupResource{Resource: "pods/log"}, s.Info.Name)
 	if err != nil {
 		return asUpstream(err)
 	}
@@ -138,8 +138,8 @@ func (s *stream) inContainer(what, container string, wanted kubelet.Streams, com
 	if err != nil {
 		return err
 	}
-	at := s.s.cfg.Kubelets.At(k, streamParameters(wanted, command), what, pod.Namespace, pod.Name, container)
-	return s.run(s.s.cfg.Kubelets.Exec(at, wanted, s))
+	at := s.cfg.Kubelets.At(k, streamParameters(wanted, command), what, pod.Namespace, pod.Name, container)
+	return s.run(s.cfg.Kubelets.Exec(at, wanted, s))
 }
 
 // portForward carries connections to a Pod.
@@ -160,8 +160,8 @@ func (s *stream) portForward(options runtime.Object) error {
 		}
 		q.Set(corev1.PortHeader, strings.Join(texts, ","))
 	}
-	at := s.s.cfg.Kubelets.At(k, q, "portForward", pod.Namespace, pod.Name)
-	return s.run(s.s.cfg.Kubelets.PortForward(at, s))
+	at := s.cfg.Kubelets.At(k, q, "portForward", pod.Namespace, pod.Name)
+	return s.run(s.cfg.Kubelets.PortForward(at, s))
 }
 
 // toPod proxies to a port of a Pod.
@@ -171,7 +171,7 @@ func (s *stream) toPod(options runtime.Object) error {
 		if err != nil {
 			return kubelet.Location{}, err
 		}
-		return s.s.cfg.Kubelets.Pod(pod, id)
+		return s.cfg.Kubelets.Pod(pod, id)
 	})
 }
 
@@ -182,7 +182,7 @@ func (s *stream) toNode(options runtime.Object) error {
 		if err != nil {
 			return kubelet.Location{}, err
 		}
-		return s.s.cfg.Kubelets.Node(s.Context, k, id)
+		return s.cfg.Kubelets.Node(s.Context, k, id)
 	})
 }
 
@@ -207,7 +207,7 @@ func (s *stream) service(id kubelet.ID) (kubelet.Location, error) {
 	if err := s.read("endpoints", s.Info.Namespace, id.Name, endpoints); err != nil {
 		return kubelet.Location{}, err
 	}
-	return s.s.cfg.Kubelets.Service(s.Info.Name, id.Scheme, port, endpoints, func(name string) (*corev1.Pod, error) {
+	return s.cfg.Kubelets.Service(s.Info.Name, id.Scheme, port, endpoints, func(name string) (*corev1.Pod, error) {
 		pod := new(corev1.Pod)
 		found, err := s.find("pods", s.Info.Namespace, name, pod)
 		if !found {
@@ -227,5 +227,5 @@ func (s *stream) proxy(what, path string, find func(kubelet.ID) (kubelet.Locatio
 	if err != nil {
 		return err
 	}
-	return s.run(s.s.cfg.Kubelets.Proxy(at, path, s.r, s))
+	return s.run(s.cfg.Kubelets.Proxy(at, path, s.r, s))
 }

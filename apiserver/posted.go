@@ -9,7 +9,7 @@ import (
 )
 
 // post serves a POST that stores no object of its own.
-func (c *call) post(p *objects.Creater) error {
+func (c verbs) post(p *objects.Creater) error {
 	res := p.KindOf(&c.Op)
 	if err := c.writeOptions(c.Options.CheckModify("CreateOptions")); err != nil {
 		return err

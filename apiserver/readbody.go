@@ -16,7 +16,7 @@ import (
 // what it is decoded to: an object of res, or options if that is nil. A client that took
 // long for it has lost its turn, and waits for another. Errors: 413, 504, 429, 400.
 func (c *call) body(res *kinds.Resource) ([]byte, error) {
-	limit := c.s.cfg.Limits.Body
+	limit := c.cfg.Limits.Body
 	if c.r.ContentLength > limit {
 		readOn(c, limit+beyondBody)
 		return nil, status.BodyTooLarge(limit)
@@ -68,7 +68,7 @@ func readOn(c *call, most int64) {
 	if c.User.Name == auth.Anonymous || c.r.ContentLength > most || c.r.Header.Get("Expect") != "" {
 		return
 	}
-	p := c.pacedBody(time.Now().Add(c.s.cfg.Limits.BodyPause))
+	p := c.pacedBody(time.Now().Add(c.cfg.Limits.BodyPause))
 	defer p.stop()
 	if n, err := io.Copy(io.Discard, io.LimitReader(pacedReader{c.r.Body, p}, most)); err == nil && n < most {
 		c.bodyRead = true

@@ -10,7 +10,7 @@ import (
 
 // scale serves the scale subresource: a small object that shows and changes the
 // number of replicas, at the paths that the resource declares.
-func (c *call) scale() error {
+func (c verbs) scale() error {
 	kind := objects.Scale.Kind(&c.Op)
 	switch {
 	case c.Info.Verb == "get":
@@ -28,7 +28,7 @@ func (c *call) scale() error {
 	return c.modify(objects.Scale)
 }
 
-func (c *call) getScale(kind *kinds.Resource) error {
+func (c verbs) getScale(kind *kinds.Resource) error {
 	f, err := c.format(kind, codec.ShapeObject)
 	if err != nil {
 		return err

@@ -261,7 +261,7 @@ func (c *call) deadline() time.Time {
 	if d, ok := c.Context.Deadline(); ok {
 		return d
 	}
-	return c.Start.Add(c.s.cfg.Limits.Request)
+	return c.Start.Add(c.cfg.Limits.Request)
 }
 
 // pacedBody makes reading the body fail at until, and before that when the client
@@ -269,7 +269,7 @@ func (c *call) deadline() time.Time {
 // it was admitted counts: it has that of the room for all bodies, without a seat.
 func (c *call) pacedBody(until time.Time) *slowRequest {
 	p := c.s.slowBodies.newPace(c.client(), until, max(c.room.held, slowBodyBytes), func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
-	p.patience = c.s.cfg.Limits.BodyPause
+	p.patience = c.cfg.Limits.BodyPause
 	return p
 }
 

@@ -51,7 +51,7 @@ func (s *streamSet) enter(c *call, ctx context.Context) (*stream, error) {
 		return nil, status.ShuttingDown()
 	}
 	if !s.shares.enter(c.User) {
-		c.s.cfg.Observer.RequestRefused(false, "streams")
+		c.cfg.Observer.RequestRefused(false, "streams")
 		return nil, status.TooMany(retryStream)
 	}
 	if s.all == nil {
@@ -256,7 +256,7 @@ func (s *stream) WriteHeader(code int) {
 func (s *stream) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(s.call.ResponseWriter).Hijack()
 	if err != nil {
-		s.s.cfg.Log.Error("a connection cannot be taken over: its stream ends", "err", err)
+		s.cfg.Log.Error("a connection cannot be taken over: its stream ends", "err", err)
 		dead, _ := net.Pipe()
 		_ = dead.Close() // nobody has it
 		conn, buffered = dead, bufio.NewReadWriter(bufio.NewReaderSize(dead, 16), nil)

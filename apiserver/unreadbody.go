@@ -41,7 +41,7 @@ func (c *call) leaveBody() {
 		_ = rc.SetReadDeadline(time.Now().Add(lingerTime)) // only connections have deadlines
 		return
 	}
-	p := c.pacedBody(time.Now().Add(c.s.cfg.Limits.BodyPause))
+	p := c.pacedBody(time.Now().Add(c.cfg.Limits.BodyPause))
 	p.begin()
 	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, unreadBytes+1))
 	p.stop()

@@ -12,7 +12,7 @@ import (
 // What is really code. Everything that is not in this table is the same for
 // every kind, and handlers never look at a kind's name.
 
-func (c *call) virtual() error {
+func (c verbs) virtual() error {
 	if p := c.Strategy().Post; p != nil {
 		return c.post(p)
 	}

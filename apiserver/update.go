@@ -12,7 +12,7 @@ import (
 // modify serves a PUT, a patch or an apply of an object, of a part of it, or of its scale: what
 // the body says is the source, what of the object it may change is the target, and every source
 // goes with every target.
-func (c *call) modify(on objects.Target) error {
+func (c verbs) modify(on objects.Target) error {
 	var (
 		f    codec.Format
 		want objects.Source
@@ -44,7 +44,7 @@ func (c *call) modify(on objects.Target) error {
 }
 
 // readPut reads what is to be what the path names.
-func (c *call) readPut(on objects.Target) (f codec.Format, want objects.Put, err error) {
+func (c verbs) readPut(on objects.Target) (f codec.Format, want objects.Put, err error) {
 	f, raw, err := c.readWrite("UpdateOptions", on.Kind(&c.Op))
 	if err != nil {
 		return
@@ -55,7 +55,7 @@ func (c *call) readPut(on objects.Target) (f codec.Format, want objects.Put, err
 
 // readWrite is how a write with an object of a kind begins: its options, the form of the
 // answer, and the body.
-func (c *call) readWrite(options string, kind *kinds.Resource) (f codec.Format, raw []byte, err error) {
+func (c verbs) readWrite(options string, kind *kinds.Resource) (f codec.Format, raw []byte, err error) {
 	if err = c.writeOptions(c.Options.CheckModify(options)); err != nil {
 		return
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // watch serves a watch: where it starts, and what it is sent on. Its life is in watchstream.go.
-func (c *call) watch() error {
-	if !c.s.cfg.WatchList && c.Options.SendInitialEvents != nil {
+func (c verbs) watch() error {
+	if !c.cfg.WatchList && c.Options.SendInitialEvents != nil {
 		return status.InvalidOptions("ListOptions", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"),
 			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
 	}
@@ -24,7 +24,7 @@ func (c *call) watch() error {
 	if err != nil {
 		return err
 	}
-	leave, err := enterWatches(c, &c.s.watchShares)
+	leave, err := enterWatches(c.call, &c.s.watchShares)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func (c *call) watch() error {
 		return err
 	}
 	c.setIndexHeader(at)
-	delivery := c.s.cfg.Delivery.Add(c.Kind.Group, c.Kind.Resource)
-	defer c.s.cfg.Delivery.Remove(delivery)
-	to := &watchConn{call: c, delivery: delivery}
+	delivery := c.cfg.Delivery.Add(c.Kind.Group, c.Kind.Resource)
+	defer c.cfg.Delivery.Remove(delivery)
+	to := &watchConn{call: c.call, delivery: delivery}
 	serve := func(events *codec.EventWriter, conn deadline) {
-		w := &watchStream{call: c, sel: sel, events: events, to: to, delivery: delivery}
+		w := &watchStream{call: c.call, sel: sel, events: events, to: to, delivery: delivery}
 		w.entry = c.s.watches.add(conn, delivery)
 		defer c.s.watches.remove(w.entry)
 		if of, ok := watched(sel, c.Resource.Table()); ok {
@@ -81,7 +81,7 @@ func (c *call) watch() error {
 // enterWatches takes a place of a watch. Errors: 429.
 func enterWatches(c *call, s *shares) (leave func(), err error) {
 	if !s.enter(c.User) {
-		c.s.cfg.Observer.RequestRefused(false, "watches")
+		c.cfg.Observer.RequestRefused(false, "watches")
 		return nil, status.TooMany(retryStream)
 	}
 	return func() { s.leave(c.User) }, nil
@@ -92,8 +92,8 @@ const retryWatch = 1
 
 // awaitWatch waits for the state that a watch starts from; the wait is bounded
 // like any other read, the watch is not.
-func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
-	ctx, cancel := context.WithTimeout(c.Context, c.s.cfg.Limits.Request)
+func (c verbs) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
+	ctx, cancel := context.WithTimeout(c.Context, c.cfg.Limits.Request)
 	defer cancel()
 	at, err := c.await(ctx, plan)
 	tooLarge := (*consistency.TooLargeError)(nil)

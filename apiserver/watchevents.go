@@ -79,7 +79,7 @@ func (w *watchStream) convert(batch []*mvcc.Version) error {
 // tooOld words the end of a watch that the floor has overtaken.
 func (w *watchStream) tooOld(err error) error {
 	if errors.Is(err, mvcc.ErrCompacted) {
-		return status.WatchTooOld(uint64(w.after), uint64(w.s.cfg.Store.State().Floor()))
+		return status.WatchTooOld(uint64(w.after), uint64(w.cfg.Store.State().Floor()))
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (w *watchStream) flush(came []watch.Moment) error {
 	if err == nil {
 		w.delivery.Flushed(came, encoded)
 	}
-	w.s.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.reportedBytes)
+	w.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.reportedBytes)
 	w.unsent, w.reportedBytes = 0, w.written
 	return err
 }

@@ -37,7 +37,7 @@ func wantsSocket(r *http.Request) bool {
 
 // overSocket upgrades the connection and has serve write the watch's events to it.
 // When it returns, the connection is closed.
-func (c *call) overSocket(f codec.Format, to *watchConn, serve func(*codec.EventWriter, deadline)) error {
+func (c verbs) overSocket(f codec.Format, to *watchConn, serve func(*codec.EventWriter, deadline)) error {
 	if err := checkHandshake(c.Header(), c.r); err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func (c *call) overSocket(f codec.Format, to *watchConn, serve func(*codec.Event
 			c.talk(ws, func() { serve(events, ws) })
 		},
 	}
-	server.ServeHTTP(&hijacked{c}, c.r)
+	server.ServeHTTP(&hijacked{c.call}, c.r)
 	return nil
 }
 
 // talk runs serve until it is done or the client goes, and says goodbye.
-func (c *call) talk(ws *websocket.Conn, serve func()) {
+func (c verbs) talk(ws *websocket.Conn, serve func()) {
 	ctx, cancel := context.WithCancel(c.Context)
 	c.Context = ctx
 	ended := make(chan struct{})
@@ -88,11 +88,11 @@ func (c *call) talk(ws *websocket.Conn, serve func()) {
 
 // listen answers pings and drops what the client sends, until it closes or breaks
 // the protocol.
-func (c *call) listen(ws *websocket.Conn) {
+func (c verbs) listen(ws *websocket.Conn) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.cfg.Observer.Panicked(&c.Kind)
-			c.s.cfg.Log.Error("panic in a WebSocket", "panic", p)
+			c.cfg.Observer.Panicked(&c.Kind)
+			c.cfg.Log.Error("panic in a WebSocket", "panic", p)
 		}
 	}()
 	ws.MaxPayloadBytes = maxClientMessage

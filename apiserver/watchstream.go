@@ -63,14 +63,14 @@ func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 			return
 		}
 	}
-	cursor, err := w.s.cfg.Store.Watch(w.Resource.Table(), w.after, w.sel.Interest())
+	cursor, err := w.cfg.Store.Watch(w.Resource.Table(), w.after, w.sel.Interest())
 	if err != nil {
 		w.fail(w.tooOld(err))
 		return
 	}
 	w.cursor = cursor
 	defer cursor.Close()
-	w.delivery.Follow(cursor, w.s.cfg.Store.State().Applied())
+	w.delivery.Follow(cursor, w.cfg.Store.State().Applied())
 	if w.begin(plan) {
 		// From here on it costs what happens, and who makes that happen pays for it.
 		w.ticket.Release()
@@ -180,7 +180,7 @@ func (w *watchStream) poke(why *atomic.Bool) {
 // again gets 404. One whose definition is another now ends before them: who asks again
 // gets them as the new definition shows them.
 func (w *watchStream) served() bool {
-	registry := w.s.cfg.Kinds()
+	registry := w.cfg.Kinds()
 	if registry == w.registry {
 		return true // every wake asks
 	}
@@ -198,7 +198,7 @@ func (w *watchStream) served() bool {
 
 // nextTimer is when to look around next, also without bookmarks.
 func (w *watchStream) nextTimer(end time.Time) time.Time {
-	if next := time.Now().Add(w.s.cfg.Limits.Bookmark); next.Before(end) {
+	if next := time.Now().Add(w.cfg.Limits.Bookmark); next.Before(end) {
 		return next
 	}
 	return end
@@ -212,7 +212,7 @@ func (w *watchStream) lifetime() time.Duration {
 	} else if s != nil && *s > 0 {
 		return time.Duration(min(*s, int64(24*time.Hour/time.Second))) * time.Second
 	}
-	least := w.s.cfg.Limits.WatchMin
+	least := w.cfg.Limits.WatchMin
 	return least + rand.N(least)
 }
 

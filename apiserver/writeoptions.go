@@ -10,7 +10,7 @@ import (
 // writeOptions is how every write begins, once its options were checked: it notes what they
 // say of it, whether it is a dry run, and who owns the fields that it writes. refused is what
 // the check has found.
-func (c *call) writeOptions(refused error) error {
+func (c verbs) writeOptions(refused error) error {
 	if refused != nil {
 		return refused
 	}
