@@ -48,7 +48,7 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 	}
 	// It is storage that refuses a version upstream, behind admission and validation, and where no dry
 	// run comes by: clients try copies of objects that they have read.
-	o.sentVersion = tree.HasVersion(meta) && !o.Options.IsDryRun()
+	o.attempt = attempt{sentVersion: tree.HasVersion(meta) && !o.Options.IsDryRun()}
 	tree.PrepareCreate(meta, o.Resource.BeginsGeneration(), o.Store.Now())
 	if obj, err = o.newObject(obj); err != nil {
 		return Written{}, err

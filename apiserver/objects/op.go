@@ -104,6 +104,20 @@ type Op struct {
 	decision
 	// applying is a server-side apply, which has tracked its fields itself.
 	applying bool
+	attempt
+	// sent is the body as JSON.
+	sent []byte
+	// emptied is what validation is to see of what a client has sent, or a patch made.
+	emptied schema.Emptied
+	claims  claims
+}
+
+// attempt is what one decision about a write finds out. Each try has another one: a write is decided again when there is a
+// newer version, or when rules have changed.
+type attempt struct {
+	// current is the version that the write is decided about; nil if there is none. Fields that are kept as they
+	// were sent have their texts from it and from what was sent (withRaw).
+	current *mvcc.Version
 	// owned: ownSent has tracked the fields that are written.
 	owned bool
 	// mayBeGenerated is a create with a prefix for names.
@@ -112,13 +126,6 @@ type Op struct {
 	nameGenerated bool
 	// sentVersion: what is created names a version of itself, and is refused when it is admitted.
 	sentVersion bool
-	// sent is the body as JSON, and current the version that a write is decided about; nil if there is none. Fields
-	// that are kept as they were sent have their texts from them (withRaw).
-	sent    []byte
-	current *mvcc.Version
-	// emptied is what validation is to see of what a client has sent, or a patch made.
-	emptied schema.Emptied
-	claims  claims
 }
 
 // NewOp returns an operation for a request. It is not a pointer, which would be an allocation of its own in a call.

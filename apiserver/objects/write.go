@@ -59,7 +59,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	r.Caller, r.Store = race{&o.decision}, o.storage()
 	err = o.decideAgain(func() error {
 		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
-			o.current, o.claims.proposed = cur, false
+			o.attempt, o.claims.proposed = attempt{current: cur}, false
 			ch, err = decide(cur)
 			if err != nil || ch.None || o.Options.IsDryRun() {
 				return nil, err
