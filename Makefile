@@ -28,8 +28,8 @@ help: ## Explain the targets
 
 .PHONY: build
 build: ## Build bin/quorate and bin/quorate-bench
-	go build -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
-	go build -ldflags '$(LDFLAGS)' -o bin/quorate-bench ./cmd/bench
+	go build -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/quorate
+	go build -ldflags '$(LDFLAGS)' -o bin/quorate-bench ./cmd/quorate-bench
 	@have=$$(go env GOVERSION); [ $$(printf '%s\n' $$have $(RELEASE_GO) | sort -V | head -1) = $(RELEASE_GO) ] || \
 		echo "built with $$have, which has known vulnerabilities: build releases with $(RELEASE_GO) or later (docs/dependencies.md)"
 

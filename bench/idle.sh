@@ -32,7 +32,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/quorate
 
 # counters prints hundredths of a second of CPU time and bytes written, of all processes named.
 counters() {

@@ -22,8 +22,8 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-if [ -n "${QUORATE_BIN:-}" ]; then cp "$QUORATE_BIN" "$work/quorate"; else go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/quorate" ./cmd/node; fi
-go build -trimpath -tags grpcnotrace -o "$work/quorate-bench" ./cmd/bench
+if [ -n "${QUORATE_BIN:-}" ]; then cp "$QUORATE_BIN" "$work/quorate"; else go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/quorate" ./cmd/quorate; fi
+go build -trimpath -tags grpcnotrace -o "$work/quorate-bench" ./cmd/quorate-bench
 
 port=$((20000 + RANDOM % 10000))
 "$work/quorate" dev --data-dir "$cluster" --nodes 1 --api-port "$port" --detach >/dev/null

@@ -26,8 +26,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -tags grpcnotrace -o "$work/bin/quorate" ./cmd/node
-go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/bench
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate" ./cmd/quorate
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/quorate-bench
 case " $* " in *" --help "* | *" -h "*) "$work/bin/quorate" bench $what --help; exit ;; esac
 
 free_ports 9

@@ -48,7 +48,7 @@ for p in kube-controller-manager kube-scheduler kwok; do
 	[ -x bin/$p ] && [ -f bin/kwok-stages.yaml ] || { echo "bench: bin/$p or bin/kwok-stages.yaml is missing: make kwok bin/kube-controller-manager bin/kube-scheduler" >&2; exit 2; }
 done
 mkdir -p "$work/bin"
-go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/quorate
 go build -trimpath -tags grpcnotrace -o "$work/bin/pods" ./bench/pods
 
 # The programs' certificates are by one authority, which both servers trust.

@@ -17,6 +17,6 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 revision=$(git describe --always --dirty 2>/dev/null || echo unknown)
-go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.commit=$revision" -o "$work/quorate" ./cmd/node
-go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.commit=$revision" -o "$work/quorate-bench" ./cmd/bench
+go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.commit=$revision" -o "$work/quorate" ./cmd/quorate
+go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.commit=$revision" -o "$work/quorate-bench" ./cmd/quorate-bench
 BENCH_COMMAND="bench/run.sh $*" TMPDIR=$work "$work/quorate" bench load --goals --calibrate --keep "$@"

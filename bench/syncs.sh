@@ -35,8 +35,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
-go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/bench
+go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/quorate
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/quorate-bench
 
 # api asks a server of the Kubernetes API, as its administrator.
 api() { curl -sf --max-time 10 --cacert "$pki_ca" --cert "$pki_cert.crt" --key "$pki_cert.key" "$@"; }

@@ -160,7 +160,7 @@ func TestDeploySysusersAndTmpfiles(t *testing.T) {
 	}
 }
 
-// The environment file's examples must be settings that exist: cmd/node's tests
+// The environment file's examples must be settings that exist: the tests of cmd/internal/commands
 // compare the names; here only the form is checked.
 func TestDeployEnvironmentFile(t *testing.T) {
 	comment := regexp.MustCompile(`^(# .*)?$`)

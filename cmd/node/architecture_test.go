@@ -360,11 +360,14 @@ var rooms = map[string]room{
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
 	"quoratetest": {ours: []string{"node"}},
 	// It measures from outside: the nodes that it starts are processes of quorate.
-	"cmd/bench": {
+	"cmd/quorate-bench": {
 		ours: []string{"bench/burst", "bench/churn", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/measure", "bench/modes", "bench/probe", "bench/report", "bench/scale", "internal/cli", "internal/playground"},
 	},
-	// Flags in, text out. Nobody imports it: it is package main.
-	"cmd/node": {
+	// The same program by two names.
+	"cmd/quorate": {ours: []string{"cmd/internal/commands"}},
+	"cmd/node":    {ours: []string{"cmd/internal/commands"}},
+	// Flags in, text out. Only the programs import it.
+	"cmd/internal/commands": {
 		ours: []string{
 			"node", "internal/backup", "internal/cli", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/playground", "internal/words",
 			"apiserver/backends/egress/tunnel", // its agent

@@ -44,14 +44,14 @@ func newBinaries(t *testing.T) *binaries {
 				return bin
 			}
 			bin := filepath.Join(dir, "quorate")
-			if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/node").CombinedOutput(); err != nil {
+			if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/quorate").CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
 			return bin
 		}),
 		sync.OnceValue(func() string {
 			bin := filepath.Join(dir, "quorate-clock")
-			if err := clock.Build("../..", "./cmd/node", bin, dir); err != nil {
+			if err := clock.Build("../..", "./cmd/quorate", bin, dir); err != nil {
 				t.Fatal(err)
 			}
 			return bin

@@ -104,7 +104,7 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cmd/node/main.go", "raftstore/store.go", "apiserver/types/kinds/data/core.yaml", "go.mod"} {
+	for _, want := range []string{"cmd/quorate/main.go", "raftstore/store.go", "apiserver/types/kinds/data/core.yaml", "go.mod"} {
 		if !slices.Contains(files, filepath.Join(root, want)) {
 			t.Errorf("%s is not one of the %d sources", want, len(files))
 		}

@@ -109,7 +109,7 @@ func begin() (end func() error, err error) {
 		return stop, nil
 	}
 	theRun.quorate = filepath.Join(theRun.dir, "quorate")
-	for program, dir := range map[string]string{theRun.quorate: "./cmd/node", theRun.quorate + "-bench": "./cmd/bench"} {
+	for program, dir := range map[string]string{theRun.quorate: "./cmd/quorate", theRun.quorate + "-bench": "./cmd/quorate-bench"} {
 		build := exec.Command("go", "build", "-o", program, dir)
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
@@ -126,7 +126,7 @@ func sourcesOf(root string) ([]string, error) {
 	const files = `{{$dir := .Dir}}{{if and .Module .Module.Main}}{{range .GoFiles}}{{$dir}}/{{.}}
 {{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
 {{end}}{{end}}`
-	list := exec.Command("go", "list", "-deps", "-f", files, "./cmd/node", "./cmd/bench")
+	list := exec.Command("go", "list", "-deps", "-f", files, "./cmd/quorate", "./cmd/quorate-bench")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {

@@ -51,7 +51,7 @@ func run(out, program string) error {
 		fmt.Println(name)
 		return nil
 	}
-	build := exec.Command("go", "build", "-overlay", name, "-o", program, module+"/cmd/node")
+	build := exec.Command("go", "build", "-overlay", name, "-o", program, module+"/cmd/quorate")
 	build.Stderr = os.Stderr
 	return build.Run()
 }
