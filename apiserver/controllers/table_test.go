@@ -3,9 +3,12 @@ package controllers
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/facts"
 )
 
 // TestSelect: what a list enables. "all but" is of all that there are; "only" is beside those that a
@@ -60,18 +63,6 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestNeeded: these run whatever a list says.
-func TestNeeded(t *testing.T) {
-	want := []Name{
-		SystemNamespacesController, BootstrapRolesController, BootstrapPriorityClassesController,
-		APIExtensionsController, ServiceIPRepairController, FlowControlController,
-	}
-	names, err := Select(nil)
-	if err != nil || !slices.Equal(names, want) {
-		t.Errorf("an empty list runs %q (%v), want %q", names, err, want)
-	}
-}
-
 // selected are the names of the rows that pass.
 func selected(pass func(controller) bool) string {
 	var names []Name
@@ -83,47 +74,86 @@ func selected(pass func(controller) bool) string {
 	return fmt.Sprint(names)
 }
 
-// TestDocs: what --controllers names is described where operators read.
+// TestDocs: what --controllers names is described where operators read, in the order of the table.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range All {
-		if !strings.Contains(string(text), fmt.Sprintf("\n| `%s` | ", n)) {
-			t.Errorf("docs/operations.md, Controllers, has no row for %s", n)
+	_, section, ok := strings.Cut(string(text), "\n### Controllers\n")
+	if !ok {
+		t.Fatal("docs/operations.md has no section Controllers")
+	}
+	section, _, _ = strings.Cut(section, "\n### ")
+	var rows []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| `") {
+			rows = append(rows, line)
 		}
+	}
+	for i, n := range All {
+		if want := fmt.Sprintf("| `%s` | ", n); i >= len(rows) || !strings.HasPrefix(rows[i], want) {
+			t.Fatalf("docs/operations.md, Controllers: row %d must begin with %q: the rows of table.go in their order", i, want)
+		}
+	}
+	for _, row := range rows[len(All):] {
+		t.Errorf("docs/operations.md, Controllers: table.go has no such controller: %s", row)
 	}
 }
 
 // TestTable: each controller has a name, a loop and a place in the list; the reason why one
-// cannot be switched off is a clause that follows a colon.
+// cannot be switched off is a clause that follows a colon. The manual says that these are the last.
 func TestTable(t *testing.T) {
+	needed := false
 	for i, c := range table {
 		if c.name == "" || c.loop == nil {
-			t.Errorf("row %d: %q has no name or no loop", i, c.name)
+			t.Errorf("row %d of table in table.go: %q has no name or no loop", i, c.name)
 		}
 		if slices.Index(All, c.name) != i {
-			t.Errorf("%s: its name is that of another row", c.name)
+			t.Errorf("%s in table.go: its name is that of another row", c.name)
 		}
 		if strings.HasSuffix(c.needed, ".") {
-			t.Errorf("%s: needed %q", c.name, c.needed)
+			t.Errorf("%s in table.go: needed %q ends with a full stop", c.name, c.needed)
+		}
+		if needed && c.needed == "" {
+			t.Errorf("%s in table.go: it must be before the rows that have needed", c.name)
+		}
+		needed = c.needed != ""
+	}
+}
+
+// TestManager: which names are kube-controller-manager's.
+func TestManager(t *testing.T) {
+	file := filepath.Join(facts.Sources(t, "k8s.io/kubernetes"), "cmd/kube-controller-manager/names/controller_names.go")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range table {
+		if theirs := strings.Contains(string(text), fmt.Sprintf("= %q\n", c.name)); c.manager != theirs {
+			t.Errorf("%s in table.go: manager must be %t, as %s has it", c.name, theirs, file)
 		}
 	}
 }
 
 // TestManagerList: what the nodes do is left to them, and nothing else.
 func TestManagerList(t *testing.T) {
-	for list, want := range map[string]string{
-		"*": "*,-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-validatingadmissionpolicy-status-controller,-resourcequota-controller,-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller,-bootstrap-signer-controller,-token-cleaner-controller,-clusterrole-aggregation-controller",
-		"*,-garbage-collector,-namespace,-serviceaccount,-root-ca-certificate-publisher,-resourcequota": "*,-validatingadmissionpolicy-status-controller,-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller,-bootstrap-signer-controller,-token-cleaner-controller,-clusterrole-aggregation-controller",
-		"event-ttl,-clusterrole-aggregation": "*",
+	for list, left := range map[string]func(Name) bool{
+		"*":                                  func(Name) bool { return true },
+		"*,-garbage-collector,-namespace":    func(n Name) bool { return n != GarbageController && n != NamespaceController },
+		"event-ttl,-clusterrole-aggregation": func(Name) bool { return false },
 	} {
+		want := "*"
+		for _, c := range table {
+			if c.manager && left(c.name) {
+				want += ",-" + string(c.name)
+			}
+		}
 		if got, err := ManagerList(strings.Split(list, ",")); err != nil || got != want {
 			t.Errorf("%s: %s (%v), want %s", list, got, err, want)
 		}
 	}
 	if _, err := ManagerList([]string{"nonsense"}); err == nil {
-		t.Error("a list that is none was taken")
+		t.Error("an unknown name was accepted")
 	}
 }

@@ -6,6 +6,7 @@ package facts
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -125,4 +126,14 @@ func lines(t testing.TB, file string) []string {
 		}
 	}
 	return out
+}
+
+// Sources returns the directory with the sources of a module.
+func Sources(t testing.TB, module string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatalf("facts: go list: %v", err)
+	}
+	return strings.TrimSpace(string(out))
 }

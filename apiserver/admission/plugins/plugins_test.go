@@ -18,27 +18,26 @@ import (
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
-// TestTable: the names and defaults are kube-apiserver 1.36's, in its order.
+// TestTable: the names, their order and the defaults are kube-apiserver's.
 func TestTable(t *testing.T) {
-	const want = `AlwaysAdmit NamespaceAutoProvision NamespaceLifecycle+ NamespaceExists LimitPodHardAntiAffinityTopology LimitRanger+ ServiceAccount+
-		NodeRestriction+ TaintNodesByCondition+ AlwaysPullImages ImagePolicyWebhook PodSecurity+ PodNodeSelector Priority+ DefaultTolerationSeconds+
-		PodTolerationRestriction EventRateLimit ExtendedResourceToleration DefaultStorageClass+ StorageObjectInUseProtection+ PodGroupProtection+
-		OwnerReferencesPermissionEnforcement PersistentVolumeClaimResize+ RuntimeClass+ CertificateApproval+ CertificateSigning+
-		ClusterTrustBundleAttest+ CertificateSubjectRestriction+ DefaultIngressClass+ DenyServiceExternalIPs PodTopologyLabels+
-		PodGroupWorkloadExists+ NodeDeclaredFeatureValidator+ JobValidation+ PodResizeValidator+ MutatingAdmissionPolicy+
-		MutatingAdmissionWebhook+ ValidatingAdmissionPolicy+ ValidatingAdmissionWebhook+ ResourceQuota+ AlwaysDeny`
-	var got []string
-	for _, p := range table {
-		if p.on {
-			p.name += "+"
-		}
-		got = append(got, p.name)
-		if p.make != nil && p.reason != "" {
-			t.Errorf("%s is there, and there is a reason why it is not", p.name)
+	want := upstreamPlugins(t)
+	for i, p := range want {
+		if p.name == "NodeRestriction" {
+			want[i].on = true // table.go says why
 		}
 	}
-	if want := strings.Fields(want); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+	for i, p := range want {
+		if i >= len(table) || table[i].name != p.name || table[i].on != p.on {
+			t.Fatalf("row %d of table in table.go must begin with {name: %q, on: %t", i, p.name, p.on)
+		}
+	}
+	for _, p := range table[len(want):] {
+		t.Errorf("%s in table.go: kube-apiserver has no such plugin", p.name)
+	}
+	for _, p := range table {
+		if (p.make != nil) == (p.reason != "") {
+			t.Errorf("%s in table.go: want make, or a reason why the plugin is not there, and not both", p.name)
+		}
 	}
 }
 
@@ -69,14 +68,14 @@ func TestDocs(t *testing.T) {
 			want += "nothing here: " + p.reason + " |"
 		}
 		if i >= len(rows) || !strings.HasPrefix(rows[i], want) {
-			t.Fatalf("row %d begins with another text than %q", i, want)
+			t.Fatalf("docs/operations.md, Admission: row %d must begin with %q: the rows of table.go in their order", i, want)
 		}
 		if strings.Contains(rows[i], "nothing here") != (p.reason != "") {
-			t.Errorf("%s: %s", p.name, rows[i])
+			t.Errorf("docs/operations.md, Admission: only rows of plugins with a reason in table.go say \"nothing here\": %s", rows[i])
 		}
 	}
 	if len(rows) != len(table) {
-		t.Errorf("%d rows, want %d", len(rows), len(table))
+		t.Errorf("docs/operations.md, Admission: %d rows, and table.go has %d", len(rows), len(table))
 	}
 }
 
@@ -113,7 +112,7 @@ func TestStories(t *testing.T) {
 	}
 	for _, p := range table {
 		if p.make != nil && (told[p.name] == "") == (withoutStory[p.name] == "") {
-			t.Errorf("%s: want a story with the line @plugins %s, or a reason why there is none, and not both", p.name, p.name)
+			t.Errorf("%s: want a story in test/golden/testdata with the line @plugins %s, or a reason in withoutStory why there is none, and not both", p.name, p.name)
 		}
 	}
 }

@@ -248,7 +248,7 @@ func TestDeployControllers(t *testing.T) {
 	}
 	want, err := controllers.ManagerList(node.Defaults().Controllers)
 	if err != nil || !strings.Contains(string(b), "\nEnvironment=CONTROLLERS="+want+"\n") {
-		t.Errorf("it does not have CONTROLLERS=%s (%v)", want, err)
+		t.Errorf("deploy/systemd/kube-controller-manager.service must have the line Environment=CONTROLLERS=%s (%v)", want, err)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/facts"
 	"sigs.k8s.io/yaml"
 )
 
@@ -22,11 +22,7 @@ const classesFile = "../../../apiserver/observe/metrics/classes.txt"
 
 // TestMetricClasses: classes and deprecations of families are those that upstream documents.
 func TestMetricClasses(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "test", "instrumentation", "documentation", "documentation-list.yaml"))
+	text, err := os.ReadFile(filepath.Join(facts.Sources(t, "k8s.io/kubernetes"), "test", "instrumentation", "documentation", "documentation-list.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
