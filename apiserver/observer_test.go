@@ -10,30 +10,20 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/types/conversion"
 	"github.com/quorate/quorate/apiserver/wire/request"
 	"golang.org/x/net/websocket"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // watchBytes is an Observer that counts what watches send.
-type watchBytes struct{ events, bytes atomic.Int64 }
+type watchBytes struct {
+	apiserver.NoObserver
+	events, bytes atomic.Int64
+}
 
 func (o *watchBytes) WatchEvents(_ *request.Kind, events int, bytes int64) {
 	o.bytes.Add(bytes) // first: the test awaits the events and then reads the bytes
 	o.events.Add(int64(events))
 }
-
-func (*watchBytes) RequestStarted(*request.Kind)                      {}
-func (*watchBytes) RequestDone(*request.Kind, request.End)            {}
-func (*watchBytes) RequestRefused(mutating bool, reason string)       {}
-func (*watchBytes) WaitedForSlot(time.Duration)                       {}
-func (*watchBytes) Gone(schema.GroupVersionResource, bool)            {}
-func (*watchBytes) InFlight(mutating bool, requests int, bytes int64) {}
-func (*watchBytes) WriteRetried(*request.Kind)                        {}
-func (*watchBytes) Deprecated(*request.Kind, string)                  {}
-func (*watchBytes) Panicked(*request.Kind)                            {}
-func (*watchBytes) Converted(*conversion.Call)                        {}
 
 // TestWatchBytes: the observer is told of all bytes of a watch: those that filled a
 // buffer before the flush, and those that a WebSocket took at once.

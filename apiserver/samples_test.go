@@ -123,7 +123,7 @@ func samples(t testing.TB) []*sample {
 	}
 	for _, r := range registry.All() {
 		if !r.Virtual && !have[r.GVK()] {
-			t.Errorf("there is no sample of %s", r.GVK())
+			t.Errorf("testdata/kinds/samples.yaml has no sample of %s", r.GVK())
 		}
 	}
 	return all

@@ -17,15 +17,13 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
-	"github.com/quorate/quorate/apiserver/types/conversion"
 	"github.com/quorate/quorate/apiserver/wire/request"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
 // counting counts the long-running requests that are open.
 type counting struct {
-	apiserver.Observer
+	apiserver.NoObserver
 	open atomic.Int64
 	last atomic.Int64 // code
 }
@@ -42,15 +40,6 @@ func (c *counting) RequestDone(k *request.Kind, e request.End) {
 		c.open.Add(-1)
 	}
 }
-func (c *counting) RequestRefused(bool, string)            {}
-func (c *counting) WaitedForSlot(time.Duration)            {}
-func (c *counting) Gone(schema.GroupVersionResource, bool) {}
-func (c *counting) InFlight(bool, int, int64)              {}
-func (c *counting) WatchEvents(*request.Kind, int, int64)  {}
-func (c *counting) WriteRetried(*request.Kind)             {}
-func (c *counting) Deprecated(*request.Kind, string)       {}
-func (c *counting) Converted(*conversion.Call)             {}
-func (c *counting) Panicked(*request.Kind)                 {}
 
 // second bounds how long a stream takes to end when one of its two ends does. That is at once; a wait for the
 // other end, which must not be there, lasts for 5 s.

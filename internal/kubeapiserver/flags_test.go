@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/node"
 )
 
@@ -27,13 +28,13 @@ func TestTable(t *testing.T) {
 	for i, f := range all {
 		names[f.name] = true
 		if i > 0 && f.name <= all[i-1].name {
-			t.Errorf("%s is behind %s", f.name, all[i-1].name)
+			t.Errorf("flags.txt: %s must be before %s", f.name, all[i-1].name)
 		}
 		if f.fate != mapped && f.fate != ignored && f.fate != refused {
 			t.Errorf("%s is %q", f.name, f.fate)
 		}
 		if _, ok := mappers[f.name]; ok != (f.fate == mapped) && f.name != "help" {
-			t.Errorf("%s is %s, and has a function: %v", f.name, f.fate, ok)
+			t.Errorf("flags.txt says that %s is %s, and mapped.go has a function for it: %v", f.name, f.fate, ok)
 		}
 		if f.text == "" || f.fate != refused && len(f.harmless) > 0 {
 			t.Errorf("%s: %q, harmless %q", f.name, f.text, f.harmless)
@@ -41,7 +42,7 @@ func TestTable(t *testing.T) {
 	}
 	for name := range mappers {
 		if !names[name] {
-			t.Errorf("%s has a function and no line", name)
+			t.Errorf("%s has a function in mapped.go, and no line in flags.txt", name)
 		}
 	}
 	const begin, end = "<!-- flags of kube-apiserver: go test ./internal/kubeapiserver -update -->\n", "<!-- end of flags -->\n"
@@ -188,7 +189,7 @@ func TestLines(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is\n%s\nwant, if that is meant: go test ./internal/kubeapiserver -update\n%s", path, text, got.String())
+		t.Fatalf("%s says something else; if that is meant: go test ./internal/kubeapiserver -update\n%s", path, cmp.Diff(string(text), got.String()))
 	}
 	if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ func TestConfigNamesItsFlags(t *testing.T) {
 	}
 	new(settings).flags().VisitAll(func(f *pflag.Flag) {
 		if own := f.Name == "log-format" || f.Name == "log-level"; named[f.Name] == own {
-			t.Errorf("--%s: named %v by the documentation of node.Config", f.Name, named[f.Name])
+			t.Errorf("node/config.go names the flag (%s) in the comment of a field: %t, want %t", f.Name, named[f.Name], !own)
 		}
 	})
 }

@@ -1,0 +1,4 @@
+package apiserver
+
+// NoObserver is for tests that want to be told of some things only.
+type NoObserver = noObserver
