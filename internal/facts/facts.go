@@ -26,6 +26,9 @@ func Compare(t testing.TB, upstreamFile, differencesFile string, ours []string) 
 	for _, problem := range Problems(t, lines(t, upstreamFile), differencesFile, ours) {
 		t.Error(problem)
 	}
+	if t.Failed() {
+		t.Logf("- is only in %s, + is only ours. What is meant is a line SIGN PREFIX # REASON in %s, where one prefix may stand for several lines", upstreamFile, differencesFile)
+	}
 }
 
 // Problems is what Compare reports, of upstream's lines themselves. Without a file there are no

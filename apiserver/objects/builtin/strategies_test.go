@@ -111,13 +111,13 @@ func TestStrategiesFitTheData(t *testing.T) {
 			for _, name := range names {
 				coded[name] = true
 				if res.Subresource(name) == nil {
-					t.Errorf("the strategy of %s has a subresource %s, its data have not", res.CodeName(), name)
+					t.Errorf("the strategy of %s has the subresource %s, and its entry in kinds/data has not", res.CodeName(), name)
 				}
 			}
 		}
 		for _, sub := range res.Subresources {
 			if !coded[sub.Name] && !sub.Connects {
-				t.Errorf("the data of %s have a subresource %s, its strategy has not", res.CodeName(), sub.Name)
+				t.Errorf("the data of %s have the subresource %s, and neither Parts nor Posts of its strategy (strategies.go) have it", res.CodeName(), sub.Name)
 			}
 		}
 	}
