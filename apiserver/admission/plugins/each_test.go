@@ -23,26 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// each are the plugins whose tests are decisions in text files, by the directory of these files in
-// testdata. Their tests are together in this package, because each test binary costs a second of linking.
-var each = map[string]struct{ name, config string }{
-	"alwayspullimages":           {"AlwaysPullImages", ""},
-	"antiaffinity":               {"LimitPodHardAntiAffinityTopology", ""},
-	"attest":                     {"ClusterTrustBundleAttest", ""},
-	"autoprovision":              {"NamespaceAutoProvision", ""},
-	"defaulttolerationseconds":   {"DefaultTolerationSeconds", ""},
-	"deny":                       {"AlwaysDeny", ""},
-	"exists":                     {"NamespaceExists", ""},
-	"extendedresourcetoleration": {"ExtendedResourceToleration", ""},
-	"externalips":                {"DenyServiceExternalIPs", ""},
-	"nodedeclaredfeatures":       {"NodeDeclaredFeatureValidator", ""},
-	"nodetaint":                  {"TaintNodesByCondition", ""},
-	"podnodeselector":            {"PodNodeSelector", "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: usual=yes, strict: \"usual=yes,disk=ssd\"}"},
-	"podresize":                  {"PodResizeValidator", ""},
-	"podtolerationrestriction":   {"PodTolerationRestriction", restriction("default: [{key: usual, operator: Exists}]\nwhitelist: [{key: usual, operator: Exists}, {key: node.kubernetes.io/memory-pressure, operator: Exists}]")},
-	"podtopologylabels":          {"PodTopologyLabels", ""},
-	"priority":                   {"Priority", ""},
-	"runtimeclass":               {"RuntimeClass", ""},
+// configured are the configurations of plugins in testdata/decisions.
+var configured = map[string]string{
+	"PodNodeSelector":          "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: usual=yes, strict: \"usual=yes,disk=ssd\"}",
+	"PodTolerationRestriction": restriction("default: [{key: usual, operator: Exists}]\nwhitelist: [{key: usual, operator: Exists}, {key: node.kubernetes.io/memory-pressure, operator: Exists}]"),
 }
 
 func restriction(rest string) string {
@@ -70,20 +54,20 @@ func create(t *testing.T) func(context.Context, string) error {
 	}
 }
 
-// TestEach plays the files of each plugin.
+// TestEach plays testdata/decisions/PLUGIN/*.txt: the decisions of plugins. They are together in this package,
+// because each test binary costs a second of linking.
 func TestEach(t *testing.T) {
-	for dir, of := range each {
-		files, err := filepath.Glob("testdata/" + dir + "/*.txt")
-		if err != nil || len(files) == 0 {
-			t.Errorf("%s has the files %v, %v", dir, files, err)
-		}
-		for _, file := range files {
-			t.Run(dir+"/"+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-				admissiontest.Run(t, file, func(t *testing.T, s view.Store) admission.Plugin {
-					return plugins.NewEnv(t, s, attester, func(c *plugins.Config) { c.CreateNamespace = create(t) }).Must(t, of.name, of.config).Plugin
-				})
+	files, err := filepath.Glob("testdata/decisions/*/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no decisions: %v", err)
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		t.Run(name+"/"+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			admissiontest.Run(t, file, func(t *testing.T, s view.Store) admission.Plugin {
+				return plugins.NewEnv(t, s, attester, func(c *plugins.Config) { c.CreateNamespace = create(t) }).Must(t, name, configured[name]).Plugin
 			})
-		}
+		})
 	}
 }
 
@@ -91,12 +75,12 @@ func TestEach(t *testing.T) {
 // case creates.
 func TestOperations(t *testing.T) {
 	for files, names := range map[string]string{
-		"certificates/*.txt":           "CertificateApproval CertificateSigning CertificateSubjectRestriction",
-		"claimresize/*.txt":            "PersistentVolumeClaimResize",
-		"defaultclass/*.txt":           "DefaultStorageClass DefaultIngressClass",
-		"externalips/operations/*.txt": "DenyServiceExternalIPs",
-		"ownerreferences/*.txt":        "OwnerReferencesPermissionEnforcement",
-		"storageprotection/*.txt":      "StorageObjectInUseProtection",
+		"certificates/*.txt":      "CertificateApproval CertificateSigning CertificateSubjectRestriction",
+		"claimresize/*.txt":       "PersistentVolumeClaimResize",
+		"defaultclass/*.txt":      "DefaultStorageClass DefaultIngressClass",
+		"externalips/*.txt":       "DenyServiceExternalIPs",
+		"ownerreferences/*.txt":   "OwnerReferencesPermissionEnforcement",
+		"storageprotection/*.txt": "StorageObjectInUseProtection",
 	} {
 		t.Run(filepath.Dir(files), func(t *testing.T) {
 			o := objectstest.Options{Admission: func(s view.Store, authorizer auth.Authorizer) (all []admission.Named) {
