@@ -112,7 +112,7 @@ func TestStories(t *testing.T) {
 	}
 	for _, p := range table {
 		if p.make != nil && (told[p.name] == "") == (withoutStory[p.name] == "") {
-			t.Errorf("%s: want a story in test/golden/testdata with the line @plugins %s, or a reason in withoutStory why there is none, and not both", p.name, p.name)
+			t.Errorf("%s: want a story in test/system/golden/testdata with the line @plugins %s, or a reason in withoutStory why there is none, and not both", p.name, p.name)
 		}
 	}
 }
