@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -225,18 +224,14 @@ func TestScenariosFail(t *testing.T) {
 		{"@webhook\n@webhook rihgt\n", "2: no webhook answers rihgt, but right, hang"},
 		{"@compact all\n", `1: strconv.ParseUint: parsing "all": invalid syntax`},
 	} {
-		file := filepath.Join(t.TempDir(), "scenario.txt")
-		if err := os.WriteFile(file, []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		s := &scenario{t: t}
-		tale, err := s.language().Story(file)
+		tale, err := s.language().Parse("scenario.txt", x.text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := ""
 		if err := tale.Run(t.Context(), s.send, nil); err != nil {
-			got = strings.TrimPrefix(err.Error(), file+":")
+			got = strings.TrimPrefix(err.Error(), "scenario.txt:")
 		}
 		if !strings.HasPrefix(got, x.want) || x.want == "" && got != "" {
 			t.Errorf("%s\ngot  %s\nwant %s", x.text, got, x.want)

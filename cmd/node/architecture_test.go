@@ -261,7 +261,7 @@ var rooms = map[string]room{
 	"test/system/conformance": {},
 	"test/system/definitions": {},
 	"test/system/faults":      {},
-	"test/system/golden":      {ours: []string{"test/harness/kubeapiserver"}},
+	"test/system/golden":      {ours: []string{"test/harness/kubeapiserver", "test/harness/story"}},
 	"test/system/hostile":     {},
 	"test/system/hosts":       {},
 	"test/system/quotas":      {},

@@ -37,7 +37,11 @@
 //	                           test fails until this line is gone
 //
 // What only some stories can say, because it concerns the server they are told to, is
-// added by a Language: directives and marks of its own.
+// added by a Language: directives and marks of its own. One with Record is that of
+// test/system/golden: the answers are recorded in a file, and stories do not say them.
+//
+// Other texts of tests are about something else: operations without HTTP
+// (apiserver/objects/objectstest), histories (test/judges/history), tables of facts.
 //
 // A file is read as a whole before anything is played: what is no story is told with
 // file and line then. Where a request goes is for the Send function of the caller.

@@ -18,6 +18,9 @@ type expectation struct {
 	compare func(want []string, answer string) error
 }
 
+// success is the status wanted of a request that prepares what is recorded.
+const success = "2xx"
+
 var code = regexp.MustCompile(`^[1-5]\d\d$`)
 
 // status reads the line that ends a request.
@@ -32,7 +35,7 @@ func (p *parser) status(want string) (expectation, error) {
 func (p *parser) expectations() (all []expectation, err error) {
 	for p.at < len(p.lines) {
 		line := p.lines[p.at]
-		if line == "" || p.headings && strings.HasPrefix(line, "==") {
+		if line == "" || p.headed() && strings.HasPrefix(line, "==") {
 			break
 		}
 		compare := p.language.Marks[line[0]]
@@ -82,10 +85,12 @@ func checkCapture(name, pattern string) error {
 
 // check holds an answer against the lines in their order, then against those of the
 // Language's marks. r.line is where it stopped.
-func (q *request) check(r *run, a *answer) error {
+func (q *request) check(r *run, a *Answer) error {
 	r.line = q.status.line
-	if got := strconv.Itoa(a.code); got != q.status.want {
-		return fmt.Errorf("status %s, want %s\n%s", got, q.status.want, clip(a.body))
+	switch got, want := strconv.Itoa(a.Code), q.status.want; {
+	case want == "", want == success && a.Code < 300:
+	case want != got:
+		return fmt.Errorf("status %s, want %s\n%s", got, want, clip(a.Body))
 	}
 	var marks []expectation
 	wants := map[byte][]string{}
@@ -108,31 +113,31 @@ func (q *request) check(r *run, a *answer) error {
 	}
 	for _, e := range marks {
 		r.line = e.line
-		if err := e.compare(wants[e.mark], a.body); err != nil {
+		if err := e.compare(wants[e.mark], a.Body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e expectation) check(r *run, want string, a *answer) error {
+func (e expectation) check(r *run, want string, a *Answer) error {
 	switch e.mark {
 	case '<':
-		if err := checkHeader(want, a.header); err != nil {
-			return fmt.Errorf("%w\n%s", err, clip(a.body))
+		if err := checkHeader(want, a.Header); err != nil {
+			return fmt.Errorf("%w\n%s", err, clip(a.Body))
 		}
 	case '~':
-		return lacks(a.body, []string{want})
+		return lacks(a.Body, []string{want})
 	case '!':
-		if strings.Contains(a.body, want) {
-			return fmt.Errorf("%s in\n%s", want, clip(a.body))
+		if strings.Contains(a.Body, want) {
+			return fmt.Errorf("%s in\n%s", want, clip(a.Body))
 		}
 	case '=':
-		if strings.TrimSuffix(a.body, "\n") != want {
-			return fmt.Errorf("got\n%s\nwant\n%s", clip(a.body), want)
+		if strings.TrimSuffix(a.Body, "\n") != want {
+			return fmt.Errorf("got\n%s\nwant\n%s", clip(a.Body), want)
 		}
 	case '$':
-		return r.capture(e.name, want, a.body)
+		return r.capture(e.name, want, a.Body)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package story
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ type Language struct {
 	// then what is wanted. The lines of an answer that have the mark are compared at once,
 	// in their order, after all others held.
 	Marks map[byte]func(want []string, answer string) error
+	// Record, if there is one, is given the answers to the requests that have a heading. A file
+	// is one story then, and no request of it says its answer but those that are repeated.
+	Record func(ctx context.Context, name string, a *Answer) error
 }
 
 // Directive is a line that begins with @.
@@ -24,6 +28,11 @@ type Directive struct {
 	Usage string
 	// Do is called with the arguments, and the variables, which it may set.
 	Do func(ctx context.Context, vars map[string]string, args []string) error
+	// Read, instead of Do, is called when the line is read, which is before all that is played:
+	// with the rest of the line, and a function for the lines below it, up to an empty one or a mark.
+	Read func(rest string, lines func() string) error
+	// Sent, instead of Do, is for a line whose rest begins a request: whether it is sent.
+	Sent func() bool
 }
 
 // verb is a directive of any Language.
@@ -43,8 +52,12 @@ var verbs = []verb{
 	{"@gone PATH", (*run).awaitGone},
 }
 
-// directive is what the words of a line do.
-func (l Language) directive(words []string) (func(*run) error, error) {
+// directive is what a line does when it is played, and nil if it was done when it was read.
+func (p *parser) directive(line string) (func(*run) error, error) {
+	l, words := p.language, strings.Fields(line)
+	if i := slices.IndexFunc(l.Directives, func(d Directive) bool { return d.Do == nil && firstWord(d.Usage) == words[0] }); i >= 0 {
+		return p.special(l.Directives[i], strings.TrimSpace(strings.TrimPrefix(line, words[0])))
+	}
 	v, err := l.verb(words[0])
 	if err != nil {
 		return nil, err
@@ -62,6 +75,25 @@ func (l Language) directive(words []string) (func(*run) error, error) {
 		}
 		return v.do(r, args)
 	}, nil
+}
+
+// special does what a directive without Do says.
+func (p *parser) special(d Directive, rest string) (func(*run) error, error) {
+	switch {
+	case rest == "":
+		return nil, fmt.Errorf("want %s, got %s", d.Usage, firstWord(d.Usage))
+	case d.Read != nil && (len(p.story().steps) > 0 || len(p.story().Recorded) > 0):
+		return nil, fmt.Errorf("%s comes before the first request", firstWord(d.Usage))
+	case d.Read != nil:
+		return nil, d.Read(rest, p.body)
+	}
+	play, err := p.request("> " + rest)
+	return func(r *run) error {
+		if !d.Sent() {
+			return nil
+		}
+		return play(r)
+	}, err
 }
 
 func (l Language) verb(word string) (verb, error) {

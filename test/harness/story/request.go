@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,6 +20,8 @@ type request struct {
 	body         string
 	status       expectation
 	expect       []expectation
+	name         string // of its heading, if its answer is recorded
+	record       func(ctx context.Context, name string, a *Answer) error
 }
 
 // request reads what begins with "> " or ">> ".
@@ -30,6 +33,9 @@ func (p *parser) request(first string) (func(*run) error, error) {
 		return nil, fmt.Errorf("a request is METHOD PATH, got %s", rest)
 	}
 	q := &request{again: mark == ">>", method: method, path: path}
+	if p.language.Record != nil {
+		return p.recorded(q)
+	}
 	var body []string
 	for {
 		line, ok := p.line()
@@ -38,11 +44,9 @@ func (p *parser) request(first string) (func(*run) error, error) {
 			return nil, errors.New("the request has no answer")
 		}
 		if h, ok := strings.CutPrefix(line, "> "); ok {
-			name, value, ok := strings.Cut(h, ": ")
-			if !ok {
+			if !q.addHeader(h) {
 				return nil, fmt.Errorf("a header is NAME: VALUE, got %s; the request of line %d has no answer yet", h, begin)
 			}
-			q.header = append(q.header, [2]string{name, value})
 			continue
 		}
 		if code, ok := strings.CutPrefix(line, "< "); ok {
@@ -58,11 +62,49 @@ func (p *parser) request(first string) (func(*run) error, error) {
 	}
 }
 
-// answer is a whole one.
-type answer struct {
-	code   int
-	header http.Header
-	body   string
+// addHeader adds NAME: VALUE, if the text is that.
+func (q *request) addHeader(text string) bool {
+	name, value, ok := strings.Cut(text, ": ")
+	if ok {
+		q.header = append(q.header, [2]string{name, value})
+	}
+	return ok
+}
+
+// recorded reads the rest of a request whose answer is recorded if it has a heading.
+func (p *parser) recorded(q *request) (func(*run) error, error) {
+	for ; p.at < len(p.lines); p.at++ {
+		if h, ok := strings.CutPrefix(p.lines[p.at], "> "); !ok || !q.addHeader(h) {
+			break
+		}
+	}
+	q.body = p.body()
+	if p.at < len(p.lines) {
+		if want, ok := strings.CutPrefix(p.lines[p.at], "< "); ok && code.MatchString(want) {
+			p.at++
+			q.status = expectation{line: p.at, want: want}
+		}
+	}
+	var err error
+	if q.expect, err = p.expectations(); err != nil {
+		return nil, err
+	}
+	says := q.status.want != "" || slices.ContainsFunc(q.expect, func(e expectation) bool { return e.mark != '$' })
+	if says != q.again {
+		return nil, errors.New("what is expected (<, ~, !) is said of a request that is repeated (>>), and of no other")
+	}
+	q.name, q.record, p.heading = p.heading, p.language.Record, ""
+	if !says && q.name == "" {
+		q.status = expectation{line: p.at, want: success}
+	}
+	return q.play, nil
+}
+
+// Answer is a whole one.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   string
 }
 
 // play sends a request and checks its answer, again and again if it may be.
@@ -82,7 +124,10 @@ func (q *request) play(r *run) error {
 		if err == nil {
 			err = q.check(r, a)
 		}
-		if err == nil || !q.again || errors.Is(err, errUnset) {
+		if err == nil && q.name != "" {
+			err = q.record(ctx, q.name, a)
+		}
+		if err == nil || !q.again || r.once && q.record != nil || errors.Is(err, errUnset) {
 			return err
 		}
 		if failed == nil || ctx.Err() == nil {
@@ -117,7 +162,7 @@ func (q *request) fill(r *run) (*request, error) {
 	return filled, errors.Join(errs...)
 }
 
-func (q *request) send(ctx context.Context, send Send) (*answer, error) {
+func (q *request) send(ctx context.Context, send Send) (*Answer, error) {
 	req, err := newRequest(ctx, q.method, q.path, q.body)
 	if err != nil {
 		return nil, err
@@ -134,7 +179,7 @@ func (q *request) send(ctx context.Context, send Send) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: read the answer: %w", q.method, clip(q.path), err)
 	}
-	return &answer{code: w.StatusCode, header: w.Header, body: string(body)}, nil
+	return &Answer{w.StatusCode, w.Header, string(body)}, nil
 }
 
 // newRequest makes a request without a host. A path may begin with two slashes, which

@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,8 @@ type Send func(*http.Request) (*http.Response, error)
 // Run plays a story with the variables that are set before it begins; vars stays as it
 // is. The error names the line at which it went wrong.
 func (s *Story) Run(ctx context.Context, send Send, vars map[string]string) error {
-	return s.run(ctx, send, vars, Patience)
-}
-
-func (s *Story) run(ctx context.Context, send Send, vars map[string]string, patience time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &run{ctx: ctx, send: send, patience: patience, vars: map[string]string{}, streams: map[string]*stream{}}
+	r := &run{ctx: ctx, send: send, patience: cmp.Or(s.Patience, Patience), once: s.Once, vars: map[string]string{}, streams: map[string]*stream{}}
 	defer r.close()
 	defer cancel()
 	maps.Copy(r.vars, vars)
@@ -44,6 +41,7 @@ type run struct {
 	ctx      context.Context
 	send     Send
 	patience time.Duration
+	once     bool
 	line     int // where it is
 	vars     map[string]string
 	streams  map[string]*stream
@@ -58,11 +56,13 @@ func (r *run) close() {
 
 var errUnset = errors.New("there is no such variable")
 
-// fill replaces the variables of a text.
-func (r *run) fill(text string) (string, error) {
+func (r *run) fill(text string) (string, error) { return Fill(text, r.vars) }
+
+// Fill replaces the variables of a text.
+func Fill(text string, vars map[string]string) (string, error) {
 	var err error
 	filled := variable.ReplaceAllStringFunc(text, func(ref string) string {
-		v, ok := r.vars[ref[2:len(ref)-1]]
+		v, ok := vars[ref[2:len(ref)-1]]
 		if !ok {
 			err = fmt.Errorf("%s: %w", ref, errUnset)
 		}

@@ -95,11 +95,11 @@ func teller(t *testing.T) Send {
 // richer has a directive and a mark of its own.
 var richer = Language{
 	Directives: []Directive{
-		{"@set NAME [VALUE]", func(_ context.Context, vars map[string]string, args []string) error {
+		{Usage: "@set NAME [VALUE]", Do: func(_ context.Context, vars map[string]string, args []string) error {
 			vars[args[0]] = strings.Join(args[1:], "")
 			return nil
 		}},
-		{"@fail WHY", func(_ context.Context, _ map[string]string, args []string) error { return errors.New(args[0]) }},
+		{Usage: "@fail WHY", Do: func(_ context.Context, _ map[string]string, args []string) error { return errors.New(args[0]) }},
 	},
 	Marks: map[byte]func([]string, string) error{
 		// The words of the answer's last line, in any order.
@@ -141,19 +141,18 @@ func TestLanguage(t *testing.T) {
 			want := text[end[2]:end[3]]
 			t.Run(strings.TrimSuffix(name, ".txt")+"/"+title, func(t *testing.T) {
 				t.Parallel()
-				s, err := richer.text("story.txt", text[:end[0]])
+				s, err := richer.Parse("story.txt", text[:end[0]])
 				if (err != nil) != (name == "mistakes.txt") {
 					t.Fatalf("read: %v", err)
 				}
 				if err == nil {
-					patience := Patience
 					switch {
 					case strings.HasPrefix(title, "in vain: "):
-						patience = 500 * time.Millisecond
+						s.Patience = 500 * time.Millisecond
 					case name == "fails.txt":
-						patience = 5 * time.Second
+						s.Patience = 5 * time.Second
 					}
-					err = s.run(t.Context(), teller(t), map[string]string{"given": "a gift"}, patience)
+					err = s.Run(t.Context(), teller(t), map[string]string{"given": "a gift"})
 				}
 				if got := said(err); !strings.HasPrefix(got, want) {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -178,7 +177,7 @@ func TestHeadings(t *testing.T) {
 		{"# Why.\n\n== a: The first\n" + request + "== b-2: The second\n@not-yet one day\n" + request, "a: The first | b-2: The second, not yet: one day"},
 		{"== a: It ends\n> GET /echo\n< 200\n~ GET\n== b: At once\n" + request, "a: It ends | b: At once"},
 		{request + "== a: Late\n" + request, "f.txt:1: before the first story: > GET /echo"},
-		{"== A: Capitals\n" + request, "f.txt:1: not the heading of a story: == A: Capitals"},
+		{"== A: Capitals\n" + request, "f.txt:1: not a heading: == A: Capitals"},
 		{"== a: Unanswered\n> GET /echo\n== b: The next\n" + request, "f.txt:2: the request has no answer"},
 		{"== a: Empty\n# nothing\n== b: Full\n" + request, "f.txt: nothing happens in the story a"},
 		{"== a: Wrong\n\n> GET /echo\n< 200\n@not-yet\n", "f.txt:5: unknown directive @not-yet"},

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
+	"time"
 )
 
 // auditPolicy is that of both servers: what admission said of a request is in the annotations
@@ -22,15 +24,17 @@ type auditLog struct {
 
 // annotations awaits the event of a request, and returns what admission said.
 func (l *auditLog) annotations(ctx context.Context, id string) (map[string]string, error) {
-	err := await(ctx, patience, func(context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for l.events[id] == nil {
 		if err := l.more(); err != nil {
-			return false, err
+			return nil, err
 		}
-		_, ok := l.events[id]
-		return ok, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the audit event %q: %w", id, err)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the audit event %q did not come within %s", id, patience)
+		case <-time.After(2 * time.Millisecond):
+		}
 	}
 	said := map[string]string{}
 	for name, value := range l.events[id] {
@@ -71,7 +75,8 @@ func (l *auditLog) more() error {
 		if l.events == nil {
 			l.events = map[string]map[string]string{}
 		}
-		l.events[e.AuditID] = e.Annotations
+		l.events[e.AuditID] = make(map[string]string, len(e.Annotations)) // also of an event without any
+		maps.Copy(l.events[e.AuditID], e.Annotations)
 	}
 	return nil
 }

@@ -6,10 +6,9 @@
 //	go run ./test/system/golden -record test/system/golden/testdata/NAME.txt
 //	go test -run TestGolden/NAME ./test/system/golden
 //
-// It is a program below test, and no part of test/harness/story: a story there says itself what must
-// come of a request. A story here only says what is sent. It lies in testdata/NAME.txt, the
-// answers in NAME.golden beside it, and the differences that are meant in
-// NAME.differences.txt, if there are any.
+// A story is told in the language of test/harness/story, but it only says what is sent: what must
+// come of it is recorded. It lies in testdata/NAME.txt, the answers in NAME.golden beside it, and
+// the differences that are meant in NAME.differences.txt, if there are any.
 //
 // A story has a server of its own, on both sides. It begins with what concerns the server:
 //
@@ -25,26 +24,16 @@
 //
 // Then come requests. One below a heading is recorded. One without a heading prepares what
 // others need, and must succeed. A body is YAML, sent as JSON, and ends at an empty line or
-// at the next line that begins with a mark of this list. Quote the words that YAML takes for
-// booleans, such as no, on and n. If its Content-Type has a parameter, as application/json;
-// charset=utf-8 has, it is sent as it is written.
+// at the next line that begins with a mark. Quote the words that YAML takes for booleans,
+// such as no, on and n. If its Content-Type has a parameter, as application/json;
+// charset=utf-8 has, it is sent as it is written. The user who asks is an administrator,
+// unless Impersonate-User says another. Otherwise than in other stories,
 //
-//	# a comment says why
-//	== NAME: TITLE             the heading: what the request shows
-//	> POST /api/v1/namespaces  a request: method and path
-//	> Impersonate-User: alice  its headers; the user who asks is an administrator
-//	{metadata: {name: a}}      its body
-//	$uid "uid":"([^"]+)"       ${uid} is from now on the first group in the answer
-//	>> POST /api/...?dryRun=All   kube-apiserver learns of rules late. It is sent this request
-//	                           again until its answer is as the next lines say. Quorate is
-//	                           sent it once: there, a rule holds when it is written.
-//	< 403                      the status of the answer (only behind >>, as the next three)
-//	< Warning: text            a header of it contains this
-//	~ text                     its body contains this
-//	! text                     its body does not contain this
-//	@until PATH FRAGMENTS      awaits on both sides that the answer to a GET has all of these
-//	@gone PATH                 awaits on both sides that a GET answers 404
-//	@controller METHOD PATH    a request to kube-apiserver alone: what Quorate's controllers do
+//	== NAME: TITLE             is the heading of a request: what it shows
+//	>> POST /api/...?dryRun=All   is sent to Quorate once: there, a rule holds when it is written.
+//	                           kube-apiserver learns of rules late. Only such a request says
+//	                           what is expected of its answer.
+//	@controller METHOD PATH    is a request to kube-apiserver alone: what Quorate's controllers do
 //	                           by themselves, and kube-controller-manager would do there
 //
 // Variables that are always there: ${webhook}, the URL below which webhooks answer,

@@ -5,13 +5,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+
+	"github.com/quorate/quorate/test/harness/story"
 )
 
 func auditPath(dir string) string { return filepath.Join(dir, "audit.log") }
 
 // serverFlags are the flags of either server for a story, NAME=VALUE, and writes the files
 // that they name.
-func (s *story) serverFlags(dir string, vars map[string]string) ([]string, error) {
+func (s *recording) serverFlags(dir string, vars map[string]string) ([]string, error) {
 	policy := filepath.Join(dir, "audit-policy.json")
 	vars = maps.Clone(vars)
 	contents := map[string]string{policy: auditPolicy}
@@ -20,7 +22,7 @@ func (s *story) serverFlags(dir string, vars map[string]string) ([]string, error
 		contents[vars[name]] = content
 	}
 	for path, content := range contents {
-		content, err := fill(content, vars)
+		content, err := story.Fill(content, vars)
 		if err != nil {
 			return nil, fmt.Errorf("%s: @file: %w", s.file, err)
 		}
@@ -30,7 +32,7 @@ func (s *story) serverFlags(dir string, vars map[string]string) ([]string, error
 	}
 	flags := []string{"audit-policy-file=" + policy, "audit-log-path=" + auditPath(dir)}
 	for _, f := range s.flags {
-		filled, err := fill(f, vars)
+		filled, err := story.Fill(f, vars)
 		if err != nil {
 			return nil, fmt.Errorf("%s: --%w", s.file, err)
 		}

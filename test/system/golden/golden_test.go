@@ -23,7 +23,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stories []*story
+	var stories []*recording
 	for _, file := range files {
 		if text, ok := strings.CutSuffix(file, differencesSuffix); ok {
 			if _, err := os.Stat(text + ".txt"); err != nil {
@@ -41,26 +41,26 @@ func TestGolden(t *testing.T) {
 		t.Fatal("there are no stories")
 	}
 	for _, s := range stories {
-		t.Run(s.name, func(t *testing.T) {
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			want := answersOf(t, s)
 			problems := holdAgainst(t, s, want)
 			switch {
-			case s.notYet == "":
+			case s.NotYet == "":
 				for _, p := range problems {
 					t.Error(p)
 				}
 			case len(problems) == 0:
 				t.Errorf("it holds today: take the line @not-yet out of %s", s.file)
 			default:
-				t.Logf("not yet: %s: %d differences, the first is %s", s.notYet, len(problems), problems[0])
+				t.Logf("not yet: %s: %d differences, the first is %s", s.NotYet, len(problems), problems[0])
 			}
 		})
 	}
 }
 
 // answersOf reads what kube-apiserver answered to a story as it is now.
-func answersOf(t *testing.T, s *story) []block {
+func answersOf(t *testing.T, s *recording) []block {
 	t.Helper()
 	raw, err := os.ReadFile(s.golden())
 	if err != nil {
@@ -74,14 +74,14 @@ func answersOf(t *testing.T, s *story) []block {
 	for _, b := range blocks {
 		names = append(names, b.Name)
 	}
-	if !slices.Equal(names, s.recorded) {
-		t.Fatalf("%s has answers to %q, %s has the requests %q: go run ./test/system/golden -record test/system/golden/%s", s.golden(), names, s.file, s.recorded, s.file)
+	if !slices.Equal(names, s.Recorded) {
+		t.Fatalf("%s has answers to %q, %s has the requests %q: go run ./test/system/golden -record test/system/golden/%s", s.golden(), names, s.file, s.Recorded, s.file)
 	}
 	return blocks
 }
 
 // holdAgainst tells a story to Quorate, and says what is otherwise than wanted.
-func holdAgainst(t *testing.T, s *story, want []block) []string {
+func holdAgainst(t *testing.T, s *recording, want []block) []string {
 	t.Helper()
 	got, err := tell(t, s)
 	if err != nil {
@@ -135,7 +135,7 @@ const controllers = "controllers=*,-root-ca-certificate-publisher-controller,-ku
 	"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller"
 
 // tell tells a story to a node of Quorate.
-func tell(t *testing.T, s *story) ([]block, error) {
+func tell(t *testing.T, s *recording) ([]block, error) {
 	t.Helper()
 	hooks, err := startWebhooks(s.webhooks)
 	if err != nil {

@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		flags.Usage()
 		return errors.New("nothing to record")
 	}
-	var stories []*story
+	var stories []*recording
 	for _, file := range flags.Args() {
 		if strings.HasSuffix(file, differencesSuffix) {
 			continue
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d answers in %.1f s\n", s.name, len(blocks), time.Since(begin).Seconds())
+		fmt.Fprintf(out, "%s: %d answers in %.1f s\n", s.Name, len(blocks), time.Since(begin).Seconds())
 	}
 	return errors.Join(errs...)
 }
@@ -68,10 +68,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 const differencesSuffix = ".differences.txt"
 
 // golden is the file with the answers to a story.
-func (s *story) golden() string { return strings.TrimSuffix(s.file, ".txt") + ".golden" }
+func (r *recording) golden() string { return strings.TrimSuffix(r.file, ".txt") + ".golden" }
 
 // record tells a story to a kube-apiserver, and writes its answers.
-func (s *story) record(ctx context.Context, programs string) (blocks []block, err error) {
+func (s *recording) record(ctx context.Context, programs string) (blocks []block, err error) {
 	hooks, err := startWebhooks(s.webhooks)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (s *story) record(ctx context.Context, programs string) (blocks []block, er
 	if blocks, err = s.play(ctx, &server{url: k.URL, client: k.Client, audit: audit, upstream: true}, hooks); err != nil {
 		return nil, err
 	}
-	text, err := encode("The answers of kube-apiserver "+kubeapiserver.Version+" to "+s.name+".txt: make golden writes them.", blocks)
+	text, err := encode("The answers of kube-apiserver "+kubeapiserver.Version+" to "+s.Name+".txt: make golden writes them.", blocks)
 	if err != nil {
 		return nil, err
 	}

@@ -23,10 +23,10 @@ func TestMistakes(t *testing.T) {
 		{"== a: A\n@gone /a\n", "s.txt:2: there is no request below the heading a"},
 		{"hello\n", `s.txt:1: not understood: "hello"`},
 		{"> GET a\n", "s.txt:1: a request is METHOD PATH, got GET a"},
-		{request + "< 200\n", "s.txt:3: what is awaited (<, ~, !) is said of a request that is repeated (>>), and of no other"},
-		{"== a: A\n>> GET /a\n", "s.txt:2: what is awaited (<, ~, !) is said of a request that is repeated (>>), and of no other"},
-		{request + "$x (\n", `s.txt:2: want $NAME PATTERN with a group, got "$x ("`},
-		{request + "$x abc\n", `s.txt:2: want $NAME PATTERN with a group, got "$x abc"`},
+		{request + "< 200\n", "s.txt:3: what is expected (<, ~, !) is said of a request that is repeated (>>), and of no other"},
+		{"== a: A\n>> GET /a\n", "s.txt:2: what is expected (<, ~, !) is said of a request that is repeated (>>), and of no other"},
+		{request + "$x (\n", "s.txt:3: error parsing regexp"},
+		{request + "$x abc\n", "s.txt:3: abc has no group for ${x}"},
 		{request + "@flag --a=b\n", "s.txt:3: @flag comes before the first request"},
 		{"@flag a\n" + request, "s.txt:1: a flag is --NAME=VALUE, got a"},
 		{"@file a\nx\n@file a\nx\n" + request, "s.txt:3: there are two files a"},
@@ -35,7 +35,7 @@ func TestMistakes(t *testing.T) {
 		{"@webhook a\nresponce: {}\n" + request, "s.txt:2: a webhook: "},
 		{"@webhook a\ncode: 500\ndelay: long\n" + request, "s.txt:3: a webhook: "},
 		{"@wait 1\n" + request, "s.txt:1: unknown directive @wait"},
-		{"@until\n" + request, "s.txt:1: @until of what?"},
+		{"@until\n" + request, "s.txt:1: want @until PATH FRAGMENTS..., got @until"},
 	} {
 		_, err := parseStory("s.txt", x.text)
 		if err == nil || !strings.HasPrefix(err.Error(), x.want) {
@@ -61,7 +61,7 @@ func TestNormalize(t *testing.T) {
 		{`{"list":[],"map":{},"nothing":null,"yes":true}`, `list [] map {} nothing null yes true`},
 		{`no JSON`, ` "no JSON"`},
 	} {
-		leaves := flatten("", normalize((&answer{body: []byte(x.body)}).decoded()), nil)
+		leaves := flatten("", normalize(decoded(x.body)), nil)
 		slices.Sort(leaves)
 		if got := strings.Join(leaves, " "); got != x.want {
 			t.Errorf("%s\ngot  %s\nwant %s", x.body, got, x.want)
