@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 )
 
 const aggregatedPath = "/apis/widgets.example.com/v1"
@@ -40,9 +41,7 @@ func startWidgets(t *testing.T, serve http.HandlerFunc) (change func(*apiserver.
 	backend := httptest.NewTLSServer(serve)
 	t.Cleanup(backend.Close)
 	builtin, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	change = func(c *apiserver.Config) {
 		c.Aggregator = aggregator.New(aggregator.Config{
 			Store: c.Store, Builtin: builtin, Certificate: func() *tls.Certificate { return &tls.Certificate{} }, Log: slog.New(slog.DiscardHandler),
@@ -91,9 +90,7 @@ func TestAggregatedUpgrades(t *testing.T) {
 		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nSec-WebSocket-Protocol: v1.x, base64url.bearer.authorization.k8s.io.c2VjcmV0\r\n%s\r\n", path, more)
 		in := bufio.NewReader(conn)
 		w, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return conn, in, w
 	}
 	first, in, w := open(aggregatedPath+"/widgets/a", "")

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/audit"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // deprecations is an Observer that notes what was asked for.
@@ -35,7 +36,7 @@ func (d *deprecations) Deprecated(k *request.Kind, removed string) {
 func TestAudit(t *testing.T) {
 	dir := t.TempDir()
 	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte(`apiVersion: audit.k8s.io/v1
+	must.OK(t, os.WriteFile(policy, []byte(`apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -44,21 +45,13 @@ rules:
 - level: RequestResponse
   resources: [{group: "", resources: [configmaps]}]
 - level: Metadata
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	log, err := audit.Open(audit.Config{PolicyFile: policy, Path: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	available, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	registry, err := kinds.Enablement{"networking.k8s.io/v1beta1": "true"}.Apply(available, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := &deprecations{seen: map[string]bool{}}
 	e := newEnv(t, func(c *apiserver.Config) {
 		c.Audit, c.Observer = log, seen
@@ -95,9 +88,7 @@ rules:
 			t.Errorf("Warning: %s", w.Header.Get("Warning"))
 		}
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, log.Close())
 	if len(seen.seen) != 1 || !seen.seen["networking.k8s.io v1beta1 servicecidrs  1.37"] {
 		t.Errorf("deprecated: %v", seen.seen)
 	}
@@ -108,9 +99,7 @@ rules:
 func compareAudit(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	s := bufio.NewScanner(bytes.NewReader(b))
 	s.Buffer(nil, 8<<20)
@@ -126,9 +115,7 @@ func compareAudit(t *testing.T, file string) {
 			RequestObject, ResponseObject map[string]any
 			Annotations                   map[string]string
 		}
-		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(s.Bytes(), &e))
 		line := []string{e.Level, e.Stage, e.User.Username + ">" + e.ImpersonatedUser.Username, e.Verb, e.ObjectRef.Resource + "/" + e.ObjectRef.Name, e.ResponseStatus.Reason}
 		for _, o := range []map[string]any{e.RequestObject, e.ResponseObject} {
 			data, _ := o["data"].(map[string]any)

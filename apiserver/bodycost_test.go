@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -88,9 +89,7 @@ func inStopping(t *testing.T) bool {
 	}
 	t.Parallel() // the other process measures, and is alone in itself
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-full=%v", *full), fmt.Sprintf("-test.short=%v", testing.Short()))
 	again.Env = append(os.Environ(), "GODEBUG="+stopping)
 	out, err := again.CombinedOutput()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const (
@@ -76,9 +78,7 @@ func TestCallHasRequest(t *testing.T) {
 func sources(t *testing.T, which func(name string) bool) map[string]*ast.File {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out := map[string]*ast.File{}
 	for _, name := range names {
 		if !which(name) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -132,9 +133,7 @@ func (e *env) keys(table string) (keys []string) {
 		return nil
 	}
 	page, err := t.Range(mvcc.Query{At: state.Applied()})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	for _, v := range page.Versions {
 		keys = append(keys, v.Key)
 	}

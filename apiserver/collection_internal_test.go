@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -19,9 +20,7 @@ func TestSingleCollection(t *testing.T) {
 		}
 	}()
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &Server{cfg: Config{Store: mem}}
 	for target, single := range map[string]bool{
 		"/api/v1/namespaces/a/pods":                                                 false,

@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"github.com/quorate/quorate/apiserver/backends/services"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/view"
 
 	"fmt"
@@ -293,9 +294,7 @@ func TestConversionService(t *testing.T) {
 	post("/api/v1/namespaces/default/services", `{"metadata":{"name":"converter"},"spec":{"ports":[{"name":"web","port":80},{"name":"hook","port":443}]}}`)
 	refused(`no endpoints available for service \"converter\"`)
 	host, port, err := net.SplitHostPort(h.http.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	slice := `{"metadata":{"name":"%s","labels":{"kubernetes.io/service-name":"converter"}},"addressType":"IPv4","ports":[{"name":"hook","port":%s}],"endpoints":[{"addresses":["%s"],"conditions":{"ready":%v}}]}`
 	// Past the API, which takes no endpoints on loopback.
 	put := func(name, port, host string, ready bool) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -20,9 +21,7 @@ func (e *env) stateHash() string {
 	h := fnv.New64a()
 	for name, table := range state.Tables() { // in the order of their names
 		page, err := table.Range(mvcc.Query{At: state.Applied()})
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, err)
 		for _, v := range page.Versions {
 			fmt.Fprintf(h, "%s %s %d %s\n", name, v.Key, v.Revision, v.Value())
 		}
@@ -138,13 +137,9 @@ func TestDryRunStoresNothing(t *testing.T) {
 func (s *sample) renamed(t *testing.T, name string) string {
 	t.Helper()
 	b, err := json.Marshal(s.object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var obj map[string]any
-	if err := json.Unmarshal(b, &obj); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b, &obj))
 	obj["metadata"].(map[string]any)["name"] = name
 	if spec, ok := obj["spec"].(map[string]any); ok {
 		delete(spec, "clusterIP")
@@ -160,8 +155,6 @@ func (s *sample) renamed(t *testing.T, name string) string {
 		}
 	}
 	b, err = json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/access/fairness"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/internal/must"
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 )
 
@@ -101,22 +102,16 @@ func TestFlowControlObjects(t *testing.T) {
 		if w.StatusCode == http.StatusNotFound {
 			return f
 		}
-		if err := json.Unmarshal([]byte(answer), &f); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(answer), &f))
 		return f
 	}
 	await(t, "the initial objects", func() string {
 		var levels flowcontrol.PriorityLevelConfigurationList
 		var schemas flowcontrol.FlowSchemaList
 		_, answer := e.do(http.MethodGet, flows+"prioritylevelconfigurations", nil, "")
-		if err := json.Unmarshal([]byte(answer), &levels); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(answer), &levels))
 		_, answer = e.do(http.MethodGet, flows+"flowschemas", nil, "")
-		if err := json.Unmarshal([]byte(answer), &schemas); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(answer), &schemas))
 		if len(levels.Items) != 8 || len(schemas.Items) != 11 {
 			return fmt.Sprintf("%d levels, %d schemas", len(levels.Items), len(schemas.Items))
 		}
@@ -219,9 +214,7 @@ func TestPriorityLevel(t *testing.T) {
 	body, send := io.Pipe()
 	defer send.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.http.URL+maps, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header = user("narrow")
 	r.Header.Set("Content-Type", "application/json")
 	created := make(chan int, 1)
@@ -296,15 +289,11 @@ func TestWatchGivesUpItsSeat(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.http.URL+maps+"?watch=1&allowWatchBookmarks=true", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Header = user("narrow")
 		await(t, "a watch begins", func() string {
 			w, err := e.http.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { w.Body.Close() })
 			if w.StatusCode != http.StatusOK {
 				return w.Status

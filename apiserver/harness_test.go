@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/crd"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -62,9 +63,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	mem := memstore.New()
 	reader := consistency.NewReader(mem, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	roles := rbac.New(mem, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	definitions := crd.New(mem, registry, slog.Default())
 	cfg := apiserver.Config{
@@ -81,9 +80,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 		change(&cfg)
 	}
 	api, err := apiserver.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e := &env{t: t, mem: mem, definitions: definitions, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
 	e.http.EnableHTTP2 = true
 	e.http.Config.ConnContext = listener.WithConn
@@ -101,9 +98,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 			t.Errorf("close store: %v", err)
 		}
 	})
-	if err := controllers.EnsureNamespaces(context.Background(), api.Objects()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, controllers.EnsureNamespaces(context.Background(), api.Objects()))
 	return e
 }
 
@@ -153,9 +148,7 @@ func (e *env) do(method, path string, header http.Header, body string) (*http.Re
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, e.url+path, strings.NewReader(body))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	for k, v := range header {
 		r.Header[k] = v
 	}
@@ -181,13 +174,9 @@ func (e *env) watch(path string) *stream {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.http.URL+path, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	w, err := e.http.Client().Do(r)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	if w.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(w.Body)
 		e.t.Fatalf("watch %s: %d %s", path, w.StatusCode, b)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/access/auth/token"
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -20,13 +21,9 @@ import (
 // the token's objects, which change all the time, costs nothing.
 func TestIdentityChange(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	keys, err := token.NewKeys(key, token.Key{Public: &key.PublicKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const keyTable = "test/keys"
 	var (
 		accounts *token.Accounts
@@ -37,9 +34,7 @@ func TestIdentityChange(t *testing.T) {
 		accounts, err = token.New(token.Config{
 			Issuer: "https://issuer", Audiences: []string{"api"}, Keys: func() *token.Keys { return keys }, KeyTables: []string{keyTable}, Store: cfg.Store,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		node.Reads = cfg.Reads
 		cfg.Reads, cfg.Authorizer = &node, c
 		cfg.Authenticator = &auth.Authentication{Tokens: []auth.TokenAuthenticator{accounts}}
@@ -100,9 +95,7 @@ func TestIdentityChange(t *testing.T) {
 			claims := x.claims
 			claims.Namespace, claims.Account = "default", token.Ref{Name: "robot", UID: "u1"}
 			signed, err := accounts.Issue(token.Spec{Claims: claims, Audiences: []string{"api"}, Now: time.Now(), ValidFor: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			header := func() http.Header { return http.Header{"Authorization": {"Bearer " + signed}} }
 			code := map[bool]int{true: http.StatusCreated, false: http.StatusUnauthorized}[x.holds]
 			*c = ruleChange{changes: 1, change: x.change}

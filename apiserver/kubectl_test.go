@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/apiserver/catalog/discovery"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -37,9 +38,7 @@ func TestKubectlStreams(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, bytes.Repeat([]byte("content\n"), 100_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, bytes.Repeat([]byte("content\n"), 100_000), 0o600))
 	for _, sockets := range []string{"true", "false"} {
 		command := func(in string, args ...string) *exec.Cmd {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
@@ -80,9 +79,7 @@ func TestKubectlStreams(t *testing.T) {
 		if err == nil {
 			err = c.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b := make([]byte, 200)
 		n, _ := said.Read(b)
 		at := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(string(b[:n]))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/objects/builtin/service"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -39,9 +40,7 @@ func (e *env) eventually(what string, look func() string) {
 func (e *env) endpoints() (legacy, sliced string) {
 	var eps corev1.Endpoints //lint:ignore SA1019 it is what is asked for
 	if w, answer := e.do("GET", "/api/v1/namespaces/default/endpoints/kubernetes", nil, ""); w.StatusCode == 200 {
-		if err := json.Unmarshal([]byte(answer), &eps); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, json.Unmarshal([]byte(answer), &eps))
 	}
 	for _, s := range eps.Subsets {
 		for _, a := range s.Addresses {
@@ -50,9 +49,7 @@ func (e *env) endpoints() (legacy, sliced string) {
 	}
 	var list discoveryv1.EndpointSliceList
 	_, answer := e.do("GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=kubernetes", nil, "")
-	if err := json.Unmarshal([]byte(answer), &list); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, json.Unmarshal([]byte(answer), &list))
 	for _, s := range list.Items {
 		sliced += s.Name + "="
 		for _, x := range s.Endpoints {
@@ -66,9 +63,7 @@ func (e *env) endpoints() (legacy, sliced string) {
 // follows the members, and comes back.
 func TestKubernetesService(t *testing.T) {
 	blocks, err := service.ParseBlocks("10.96.0.0/16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e := newEnv(t, func(c *apiserver.Config) { c.ServiceBlocks = blocks })
 	var urls atomic.Value
 	urls.Store([]string{"https://192.0.2.2:6443", "https://api.example:6443", "https://192.0.2.1:6443"})
@@ -98,9 +93,7 @@ func TestKubernetesService(t *testing.T) {
 	leadsTo("192.0.2.1:6443 192.0.2.2:6443 192.0.2.3:6443 ", "kubernetes=192.0.2.1:6443 192.0.2.2:6443 192.0.2.3:6443 ")
 	_, answer := e.do("GET", "/api/v1/namespaces/default/services/kubernetes", nil, "")
 	var s corev1.Service
-	if err := json.Unmarshal([]byte(answer), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(answer), &s))
 	if s.Spec.ClusterIP != "10.96.0.1" || s.Labels["component"] != "apiserver" || s.Labels["provider"] != "kubernetes" ||
 		len(s.Spec.Ports) != 1 || s.Spec.Ports[0].Port != 443 || s.Spec.Ports[0].TargetPort.IntValue() != 6443 || s.Spec.Ports[0].Name != "https" || s.Spec.Selector != nil {
 		t.Errorf("the Service is %s", answer)

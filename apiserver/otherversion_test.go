@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // narrow is a definition of which v1 is stored, and v1alpha1 knows less and has a default of its own.
@@ -40,9 +41,7 @@ func shownOf(t *testing.T, body string) string {
 		delete(obj, name)
 	}
 	b, err := json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -184,9 +183,7 @@ func TestWritesInAnotherVersion(t *testing.T) {
 				t.Errorf("stored %s, want %s", got, x.want)
 			}
 			var obj tree.Object
-			if err := json.Unmarshal([]byte(now), &obj); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(now), &obj))
 			if g, _ := tree.Int(tree.Lookup(obj, "metadata.generation")); g != x.generation {
 				t.Errorf("generation %d, want %d", g, x.generation)
 			}

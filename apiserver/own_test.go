@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/access/audit"
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // audited opens an audit log with everything in it. The returned function closes it
@@ -23,27 +24,17 @@ func audited(t *testing.T) (*audit.Log, func(func(auditLine) string) []string) {
 	t.Helper()
 	dir := t.TempDir()
 	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n"), 0o600))
 	log, err := audit.Open(audit.Config{PolicyFile: policy, Path: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return log, func(fields func(auditLine) string) (lines []string) {
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, log.Close())
 		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
 		for s := bufio.NewScanner(f); s.Scan(); {
 			var e auditLine
-			if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(s.Bytes(), &e))
 			if line := fields(e); line != "" {
 				lines = append(lines, line)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // behind is a dialer that reaches a server, whatever address is asked for, and notes that address.
@@ -192,9 +193,7 @@ func TestProxyHostileAnswers(t *testing.T) {
 	conn := e.dial()
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /api/v1/nodes/n/proxy/endless HTTP/1.1\r\nHost: x\r\n\r\n")
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	first := make([]byte, 100<<10)
 	if _, err := io.ReadFull(conn, first); err != nil || !strings.Contains(string(first), `/proxy/x"><p>`) {
 		t.Errorf("%v %.200q", err, first)

@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -135,9 +136,7 @@ func TestLogIsFollowed(t *testing.T) {
 // executors are client-go's, by their protocol.
 func (e *env) executors(path string) map[string]func() (remotecommand.Executor, error) {
 	u, err := url.Parse(e.url + path)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	return map[string]func() (remotecommand.Executor, error){
 		"SPDY": func() (remotecommand.Executor, error) { return remotecommand.NewSPDYExecutor(e.config(), "POST", u) },
 		"WebSocket": func() (remotecommand.Executor, error) {
@@ -172,9 +171,7 @@ func TestExec(t *testing.T) {
 	} {
 		for name, executor := range e.executors(podsPath + "/p/" + r.sub + "?" + r.query) {
 			x, err := executor()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var out, errs bytes.Buffer
 			o := remotecommand.StreamOptions{Stdout: &out}
 			if strings.Contains(r.query, "stdin") {
@@ -196,9 +193,7 @@ func TestExec(t *testing.T) {
 	}
 	for name, executor := range e.executors(podsPath + "/p/exec?command=exit&stdout=true") {
 		x, err := executor()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = x.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
 		if code := (clientexec.CodeExitError{}); !errors.As(err, &code) || code.Code != 7 {
 			t.Errorf("%s: the command's code is lost: %v", name, err)
@@ -265,24 +260,18 @@ func (e *env) doOnHTTP1(method, path string, header http.Header, body string) (*
 	conn := e.dial()
 	defer conn.Close()
 	r, err := http.NewRequest(method, e.url+path, strings.NewReader(body))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	if header != nil {
 		r.Header = header
 	}
-	if err := r.Write(conn); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, r.Write(conn))
 	w, err := http.ReadResponse(bufio.NewReader(conn), r)
 	if err != nil {
 		e.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer w.Body.Close()
 	b, err := io.ReadAll(w.Body)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	return w, string(b)
 }
 
@@ -290,9 +279,7 @@ func (e *env) doOnHTTP1(method, path string, header http.Header, body string) (*
 func (e *env) dial() *tls.Conn {
 	e.t.Helper()
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(e.url, "https://"), &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn
 }
@@ -304,21 +291,15 @@ func TestPortForward(t *testing.T) {
 	e := withKubelets(t, kubelet.Config{}, host, port, nil)
 	u, _ := url.Parse(e.url + podsPath + "/p/portforward")
 	transport, upgrader, err := spdy.RoundTripperFor(e.config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, e.config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, dialer := range map[string]httpstream.Dialer{
 		"SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, "POST", u), "WebSocket": tunnel,
 	} {
 		stop, ready := make(chan struct{}), make(chan struct{})
 		f, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{":8080"}, stop, ready, io.Discard, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		done := make(chan error, 1)
 		go func() { done <- f.ForwardPorts() }()
 		select {
@@ -327,9 +308,7 @@ func TestPortForward(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		ports, err := f.GetPorts()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for range 3 {
 			if got := forwarded(t, fmt.Sprintf("127.0.0.1:%d", ports[0].Local)); got != "8080 hello\n" {
 				t.Errorf("%s: %q", name, got)
@@ -346,9 +325,7 @@ func TestPortForward(t *testing.T) {
 // forwarded is what comes back from a port that is forwarded.
 func forwarded(t *testing.T, address string) string {
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	fmt.Fprintln(conn, "hello")
 	_ = conn.SetReadDeadline(time.Now().Add(patience))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestReviewsOfWhatIsPosted: plugins see what is posted as upstream's do: mutating ones with what its kind has by default and
@@ -26,9 +27,7 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 	}
 	_, body := e.do("GET", "/api/v1/namespaces/default/serviceaccounts/robot", nil, "")
 	var account tree.Object
-	if err := json.Unmarshal([]byte(body), &account); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(body), &account))
 	uid := tree.Text(tree.As(account["metadata"]), "uid")
 	var seen []string
 	see := func(r map[string]any) map[string]any {
@@ -100,9 +99,7 @@ func TestReviewsOfWhatIsPosted(t *testing.T) {
 		}
 		for i, got := range seen {
 			var r map[string]any
-			if err := json.Unmarshal([]byte(got), &r); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(got), &r))
 			if text, _ := r["namespace"].(string); text != name {
 				t.Errorf("review %d of %s is about the namespace %q", i, body, text)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // withBoth is a server behind which one handler is an aggregated API server and the kubelet of the Node n.
@@ -56,9 +57,7 @@ func TestAnswersBeforeBodies(t *testing.T) {
 			conn := e.dial()
 			defer conn.Close()
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", path, head, pieces[0])
-			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			in := bufio.NewReader(conn)
 			w, err := http.ReadResponse(in, nil)
 			if err != nil {

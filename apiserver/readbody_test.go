@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestSlowBody: a body that never comes ends with the request's time, on both
@@ -37,14 +38,10 @@ func TestSlowBody(t *testing.T) {
 			defer sender.Close()
 			go func() { _, _ = io.WriteString(sender, "{") }()
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.http.URL+maps, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r.ContentLength = c.length
 			w, err := c.client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer w.Body.Close()
 			answer, err := io.ReadAll(w.Body)
 			if err != nil || w.StatusCode != http.StatusGatewayTimeout || w.Proto != c.proto || !strings.Contains(string(answer), `"reason":"Timeout"`) {
@@ -76,9 +73,7 @@ func TestSlowReader(t *testing.T) {
 	for name, client := range map[string]*http.Client{"HTTP/1.1": {Transport: old}, "HTTP/2": e.http.Client()} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.http.URL+maps, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			w, err := client.Do(r)
 			if err == nil { // else it was cut before it began
 				defer w.Body.Close() // nothing of it was read

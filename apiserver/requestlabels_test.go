@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/observe/metrics"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	upstream "k8s.io/apiserver/pkg/endpoints/metrics"
@@ -21,9 +22,7 @@ import (
 // upstream knows of a request's route, its installer says (endpoints/installer.go): each row has it.
 func TestRequestLabels(t *testing.T) {
 	m, err := metrics.New(version.Info{}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	upstream.Register()
 	infos := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	e := newEnv(t, func(c *apiserver.Config) { c.Observer = m })
@@ -77,14 +76,10 @@ func TestRequestLabels(t *testing.T) {
 	} {
 		t.Run(x.method+" "+x.path+" "+x.header.Get("Content-Type"), func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), x.method, e.url+x.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r.Header = x.header.Clone()
 			info, err := infos.NewRequestInfo(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			legacyregistry.Reset()
 			upstream.MonitorRequest(r.WithContext(request.WithRequestInfo(r.Context(), info)), x.verb,
 				info.APIGroup, info.APIVersion, info.Resource, info.Subresource, x.scope, upstream.APIServerComponent, false, "", 200, 0, time.Second)
@@ -96,9 +91,7 @@ func TestRequestLabels(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			w, err := e.client.Do(r.WithContext(ctx))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			cancel() // of watches
 			_ = w.Body.Close()
 			await(t, "the request is counted", func() string {
@@ -120,9 +113,7 @@ func TestRequestLabels(t *testing.T) {
 func labelsOfRequests(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	counts := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != "apiserver_request_total" {

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -84,13 +85,9 @@ func (s *sample) ownWritten() bool { return !s.res.HasVerb("create") }
 func samples(t testing.TB) []*sample {
 	t.Helper()
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := os.Open("testdata/kinds/samples.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	decoder := yaml.NewYAMLToJSONDecoder(f)
 	have := map[schema.GroupVersionKind]bool{}
@@ -101,9 +98,7 @@ func samples(t testing.TB) []*sample {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		apiVersion, _ := object["apiVersion"].(string)
 		kind, _ := object["kind"].(string)
 		gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
@@ -139,9 +134,7 @@ func (e *env) populate(s *sample) {
 		return
 	}
 	body, err := json.Marshal(s.object)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	// What was refused strictly is a mistake in the samples.
 	w, answer := e.do(http.MethodPost, s.collection()+"?fieldValidation=Strict", nil, string(body))
 	again := *reference != "" && w.StatusCode == http.StatusConflict // the reference was asked before
@@ -153,9 +146,7 @@ func (e *env) populate(s *sample) {
 		return
 	}
 	status, err := json.Marshal(map[string]any{"status": s.status})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	header := http.Header{"Content-Type": {"application/merge-patch+json"}}
 	if w, answer = e.do(http.MethodPatch, s.path()+"/status?fieldValidation=Strict", header, string(status)); w.StatusCode != http.StatusOK {
 		e.t.Errorf("status of %s: %d %s", s.id(), w.StatusCode, clip(answer))
@@ -167,15 +158,11 @@ func (e *env) populate(s *sample) {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got), 0o644))
 		return
 	}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if bytes.Equal(b, []byte(got)) {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/test/harness/story"
 )
@@ -36,12 +37,8 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			s := &scenario{t: t, limits: apiserver.Limits{Bookmark: time.Hour}}
 			tale, err := s.language().Story(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := tale.Run(t.Context(), s.send, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, tale.Run(t.Context(), s.send, nil))
 		})
 	}
 }
@@ -97,9 +94,7 @@ func defaultPlugins(t testing.TB, c *apiserver.Config, convert upstream.Convert)
 			return err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return chain
 }
 
@@ -226,9 +221,7 @@ func TestScenariosFail(t *testing.T) {
 	} {
 		s := &scenario{t: t}
 		tale, err := s.language().Parse("scenario.txt", x.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := ""
 		if err := tale.Run(t.Context(), s.send, nil); err != nil {
 			got = strings.TrimPrefix(err.Error(), "scenario.txt:")

@@ -10,19 +10,16 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // raw opens a connection of HTTP/1.1 and sends the head of a request.
 func (e *env) raw(t *testing.T, head string) (*tls.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	if _, err := fmt.Fprintf(conn, "%s\r\nHost: x\r\n\r\n", strings.ReplaceAll(head, "\n", "\r\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestFullStorage: where the storage limit is reached, what makes objects take more is 507, with words that say
@@ -20,9 +22,7 @@ func TestFullStorage(t *testing.T) {
 	if w, answer := e.do("POST", leases, nil, `{"metadata":{"name":"l"},"spec":{"holderIdentity":"a"}}`); w.StatusCode != 201 {
 		t.Fatal(answer)
 	}
-	if err := e.mem.LimitStorage(t.Context(), e.mem.State().Used(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.mem.LimitStorage(t.Context(), e.mem.State().Used(), 0))
 	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
 	apply := http.Header{"Content-Type": {"application/apply-patch+yaml"}}
 	for _, r := range []struct {

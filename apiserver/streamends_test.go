@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/backends/kubelet"
 	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
@@ -72,9 +73,7 @@ func TestStreamsEnd(t *testing.T) {
 			query += "&stdin=true"
 		}
 		x, err := e.executors(podsPath + "/p/exec" + query)[executor]()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done = make(chan error, 1)
 		go func() {
@@ -270,9 +269,7 @@ func (*endless) Read(b []byte) (int, error) {
 func rawKubelet(t *testing.T, serve func(net.Conn)) (host string, port int) {
 	k := newFakeKubelet(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", k.TLS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -330,9 +327,7 @@ func TestHostileKubelets(t *testing.T) {
 			defer conn.Close()
 			fmt.Fprintf(conn, "POST %s/p/exec?command=x&stdout=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", podsPath)
 			w, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			b, _ := io.ReadAll(io.LimitReader(w.Body, 4<<20))
 			if w.StatusCode != 500 || !strings.Contains(string(b), r.stream) || len(b) > 2<<20 {
 				t.Errorf("exec: %d %d bytes %.300s", w.StatusCode, len(b), b)
@@ -340,9 +335,7 @@ func TestHostileKubelets(t *testing.T) {
 			_ = w.Body.Close()
 			// The same through the translation of WebSockets.
 			x, err := e.executors(podsPath + "/p/exec?command=x&stdout=true")["WebSocket"]()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := x.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard}); err == nil || ctx.Err() != nil {
@@ -398,9 +391,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			r.Header.Del("Test-User")
 		}
 		w, err := e.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = w.Body.Close() })
 		return w.StatusCode
 	}
@@ -440,9 +431,7 @@ func TestKubeletsAreVerified(t *testing.T) {
 			t.Error("the kubelet was shown no certificate")
 		}
 		x, err := e.executors(podsPath + "/p/exec?command=echo&stdout=true")["WebSocket"]()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = x.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
 		if trusted := r.authorities == nil || r.authorities == right; trusted != (err == nil) {
 			t.Errorf("exec: %v", err)
@@ -457,9 +446,7 @@ func (e *env) getUnread(path string) {
 	e.t.Cleanup(func() { _ = conn.Close() })
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
 	w, err := e.client.Get(e.url + path)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	e.t.Cleanup(func() { _ = w.Body.Close() })
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestEndOfAStream: who waits for a connection whose stream has ended is told that it is closed, which the library does not
@@ -24,9 +26,7 @@ func TestEndOfAStream(t *testing.T) {
 				c.end()
 				want = net.ErrClosed
 			}
-			if err := conn.SetDeadline(time.Unix(1, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.SetDeadline(time.Unix(1, 0)))
 			if err := wait(c); !errors.Is(err, want) {
 				t.Errorf("%s, ended %t: %v", name, ended, err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // orNobody is admin, for whom clients may also be anonymous.
@@ -70,9 +71,7 @@ func TestUnreadBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			w, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			answer, err := io.ReadAll(w.Body)
 			if err != nil || w.StatusCode != x.code || w.Close == x.kept {
 				t.Errorf("%d (%v), closes: %t; want %d, %t: %s", w.StatusCode, err, w.Close, x.code, !x.kept, clip(string(answer)))
@@ -113,16 +112,12 @@ func TestTooLargeBodies(t *testing.T) {
 			body := &counted{}
 			body.left.Store(size)
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.http.URL+maps, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if r.ContentLength = -1; known {
 				r.ContentLength = size
 			}
 			w, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			answer, err := io.ReadAll(w.Body)
 			w.Body.Close()
 			if err != nil || w.StatusCode != http.StatusRequestEntityTooLarge || body.left.Load() != 0 {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // exchange is a request of a requests.txt.
@@ -20,9 +22,7 @@ type exchange struct {
 func exchanges(t *testing.T, dir string) (list []exchange) {
 	t.Helper()
 	text, err := os.ReadFile(dir + "requests.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, part := range strings.Split(string(text), "### ")[1:] {
 		head, body, _ := strings.Cut(strings.TrimSuffix(part, "\n"), "\n\n")
 		lines := strings.Split(strings.TrimSuffix(head, "\n"), "\n")
@@ -125,9 +125,7 @@ func compareAnswers(t *testing.T, e *env, dir string) {
 func answers(t *testing.T, file string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]string{}
 	for _, part := range strings.Split(string(text), "\n### ")[1:] {
 		name, answer, _ := strings.Cut(part, "\n")

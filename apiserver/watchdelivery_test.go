@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/transport/delivery"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -48,9 +49,7 @@ func newDelays(t *testing.T) (*env, *delays) {
 			Behind: c.Store.(*memstore.Store).WatchesBehind,
 			Period: stall / 20, Stall: stall, Log: slog.New(slog.NewTextHandler(d, nil)),
 		})
-		if err := d.registry.Register(c.Delivery); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.registry.Register(c.Delivery))
 	})
 	return e, d
 }
@@ -59,9 +58,7 @@ func newDelays(t *testing.T) (*env, *delays) {
 func (d *delays) value(name string, labels ...string) float64 {
 	d.t.Helper()
 	families, err := d.registry.Gather()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var has []string
@@ -91,9 +88,7 @@ func (e *env) put(name, content string) {
 	e.t.Helper()
 	_, err := e.mem.Propose(e.t.Context(), &proto.Write{Table: "configmaps", Key: "default/" + name, Op: proto.Op_OP_PUT,
 		Value: fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"default"},"data":{"k":%q}}`, name, content)})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 }
 
 // TestHubThatHangs: watches that are told nothing, though there are events for them, are a stall,
@@ -157,13 +152,9 @@ func TestSlowClientIsNoStall(t *testing.T) {
 	const objects, size = 20, 1 << 20 // more than the sockets hold
 	e, d := newDelays(t)
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(3 * patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(3*patience)))
 	path := maps + "?watch=1&resourceVersion=" + e.mem.Applied().String()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		t.Fatal(err)

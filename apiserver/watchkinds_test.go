@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestKindVanishes removes a kind while it is watched: the watches end after their
@@ -16,9 +17,7 @@ import (
 // what an unknown kind gets.
 func TestKindVanishes(t *testing.T) {
 	all, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var rest []*kinds.Resource
 	for _, r := range all.All() {
 		if r.Plural != "leases" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestSlowReaderIsNotStalled: a client that takes a long time for many events, but
@@ -28,13 +29,9 @@ func TestSlowReaderIsNotStalled(t *testing.T) {
 		}
 	}
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(3 * patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(3*patience)))
 	if _, err := fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n", maps); err != nil {
 		t.Fatal(err)
 	}

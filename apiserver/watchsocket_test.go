@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,9 +32,7 @@ var http1 = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1
 func (e *env) socket(path string, change func(*websocket.Config)) (*websocket.Conn, error) {
 	e.t.Helper()
 	config, err := websocket.NewConfig("wss"+strings.TrimPrefix(e.http.URL, "https")+path, "https://example.com")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	config.TlsConfig = http1
 	if change != nil {
 		change(config)
@@ -41,9 +40,7 @@ func (e *env) socket(path string, change func(*websocket.Config)) (*websocket.Co
 	ws, err := config.DialContext(e.t.Context())
 	if err == nil {
 		e.t.Cleanup(func() { ws.Close() })
-		if err := ws.SetDeadline(time.Now().Add(patience)); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, ws.SetDeadline(time.Now().Add(patience)))
 	}
 	return ws, err
 }
@@ -68,9 +65,7 @@ func (e *env) message(ws *websocket.Conn, kind byte) []byte {
 		}
 		return nil
 	}}
-	if err := any.Receive(ws, nil); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, any.Receive(ws, nil))
 	return got
 }
 
@@ -122,25 +117,19 @@ func TestSocketForms(t *testing.T) {
 		"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io": `"kind":"PartialObjectMetadata"`,
 	} {
 		ws, err := e.socket(maps+"?watch=1", accept(form))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := e.message(ws, websocket.TextFrame); !strings.Contains(string(got), fragment) {
 			t.Errorf("%s: %s", form, got)
 		}
 	}
 	ws, err := e.socket(maps+"?watch=1", accept("application/vnd.kubernetes.protobuf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var event metav1.WatchEvent
 	if err := event.Unmarshal(e.message(ws, websocket.BinaryFrame)); err != nil || event.Type != "ADDED" {
 		t.Fatalf("%v, %v", event.Type, err)
 	}
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, corev1.AddToScheme(scheme))
 	obj, _, err := protobuf.NewSerializer(scheme, scheme).Decode(event.Object.Raw, nil, nil)
 	if cm, ok := obj.(*corev1.ConfigMap); !ok || cm.Name != "a" {
 		t.Errorf("%v, %v", obj, err)
@@ -175,13 +164,9 @@ func TestSocketRefusals(t *testing.T) {
 		{"no watch", "", "Origin: https://x\r\nSec-WebSocket-Key: AAAA\r\nSec-WebSocket-Version: 13", 200, `"kind":"ConfigMapList"`},
 	} {
 		conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 		fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n%s\r\n\r\n", maps, row.path, row.headers)
 		var dump bytes.Buffer
 		resp, err := http.ReadResponse(bufio.NewReader(io.TeeReader(conn, &dump)), nil)
@@ -226,17 +211,11 @@ func TestSocketOfAnotherPage(t *testing.T) {
 		{"api.example", "https://evil.example", http1, 101}, // by a token, or nobody
 	} {
 		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), x.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 		fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: %s\r\nSec-WebSocket-Key: AAAA\r\nSec-WebSocket-Version: 13\r\n\r\n", maps, x.host, x.origin)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if resp.StatusCode != x.code {
 			t.Errorf("%s from %s: %s, want %d", x.host, x.origin, resp.Status, x.code)
 		}
@@ -249,13 +228,9 @@ func TestSocketOfAnotherPage(t *testing.T) {
 func TestSocketOverHTTP2(t *testing.T) {
 	e := newEnv(t, nil)
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	code := rawHTTP2(t, conn, maps+"?watch=1", "upgrade", "websocket")
 	if code != "400" {
 		t.Errorf("status %s, want 400", code)
@@ -269,24 +244,16 @@ func rawHTTP2(t *testing.T, conn io.ReadWriter, path string, header ...string) s
 	}
 	f := http2.NewFramer(conn, conn)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := f.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.WriteSettings())
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for all := append([]string{":method", "GET", ":scheme", "https", ":authority", "x", ":path", path}, header...); len(all) > 0; all = all[2:] {
-		if err := encoder.WriteField(hpack.HeaderField{Name: all[0], Value: all[1]}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, encoder.WriteField(hpack.HeaderField{Name: all[0], Value: all[1]}))
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}))
 	for {
 		frame, err := f.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h, ok := frame.(*http2.MetaHeadersFrame); ok {
 			return h.PseudoValue("status")
 		}
@@ -353,13 +320,9 @@ func TestSocketFrames(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, nil)
 			conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 			fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\nSec-WebSocket-Key: AAAA\r\nSec-WebSocket-Version: 13\r\n\r\n", maps)
 			r := bufio.NewReader(conn)
 			if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 101 {
@@ -414,9 +377,7 @@ func TestSocketStalled(t *testing.T) {
 	// Without it both ends would wait for five seconds to tell the other one of the end.
 	t.Cleanup(func() { _ = stalled.SetDeadline(time.Unix(1, 0)) })
 	good.MaxPayloadBytes = 4 << 20
-	if err := good.SetDeadline(time.Now().Add(6 * patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, good.SetDeadline(time.Now().Add(6*patience)))
 	go func() {
 		for {
 			if _, err := stalled.Write(make([]byte, 100)); err != nil {
@@ -443,9 +404,7 @@ func TestSocketStalled(t *testing.T) {
 	e.awaitWatches(2)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := e.api.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.api.Shutdown(ctx))
 	var before string
 	for {
 		var b []byte

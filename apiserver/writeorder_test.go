@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // written is a write of TestWriteOrder, before it is sent.
@@ -104,9 +105,7 @@ func TestWriteOrder(t *testing.T) {
 				fmt.Fprintf(&out, "== %s %s\n", source.name, strings.TrimPrefix(kind.path, "/apis/")+"/a"+target)
 				orderOf(t, e, &out, func() *written {
 					w := &written{method: source.method, media: source.media, accept: "application/json", name: "a", query: []string{"dryRun=All", "fieldManager=m"}}
-					if err := json.Unmarshal([]byte(shown), &w.body); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, json.Unmarshal([]byte(shown), &w.body))
 					delete(w.meta(), "managedFields")
 					if source.name == "apply" {
 						w.query = append(w.query, "force=true")
@@ -177,9 +176,7 @@ var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|"resourceVersion":"
 func sent(t *testing.T, e *env, w *written, path string) string {
 	t.Helper()
 	body, err := json.Marshal(w.body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if w.cut {
 		body = body[:len(body)-1]
 	}

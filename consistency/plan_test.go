@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -59,9 +60,7 @@ func runTable(t *testing.T, file string, plan func(Params) (Plan, error), cells 
 func readTable(t *testing.T, file string) []row {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	var rows []row
 	seen := map[string]int{}
@@ -88,9 +87,7 @@ func readTable(t *testing.T, file string) []row {
 		seen[params] = n
 		rows = append(rows, row{line: n, params: params, want: want})
 	}
-	if err := sc.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, sc.Err())
 	if len(rows) == 0 {
 		t.Fatalf("%s: no rows", file)
 	}

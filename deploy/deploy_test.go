@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // maxExposure is the worst score of `systemd-analyze security` that the unit may
@@ -27,16 +29,10 @@ func root(t *testing.T) string {
 	dir := t.TempDir()
 	install := func(from, to string, mode os.FileMode) {
 		b, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		to = filepath.Join(dir, to)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, b, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		must.OK(t, os.WriteFile(to, b, mode))
 	}
 	for _, from := range []string{"systemd", "sysusers.d", "tmpfiles.d"} {
 		to := from
@@ -73,9 +69,7 @@ func TestDeployUnitsVerify(t *testing.T) {
 	dir := root(t)
 	for _, u := range standardUnits {
 		p := filepath.Join(dir, "usr/lib/systemd/system", u)
-		if err := os.WriteFile(p, []byte("[Unit]\nDescription="+u+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(p, []byte("[Unit]\nDescription="+u+"\n"), 0o644))
 	}
 	for _, unit := range append([]string{"quorate.target", "quorate-control-plane.target"}, slices.Collect(maps.Keys(services))...) {
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--recursive-errors=no", "--man=no", "--root="+dir, unit).CombinedOutput()
@@ -115,9 +109,7 @@ func TestDeployUnitIsHardened(t *testing.T) {
 // the kernel for these by netlink.
 func TestDeployProxyKnowsItsHost(t *testing.T) {
 	unit, err := os.ReadFile("systemd/quorate-proxy.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := regexp.MustCompile(`(?m)^RestrictAddressFamilies=(.*)$`).FindSubmatch(unit)
 	if m == nil || !slices.Contains(strings.Fields(string(m[1])), "AF_NETLINK") {
 		t.Errorf("quorate-proxy.service allows %q", m)
@@ -129,9 +121,7 @@ func TestDeployProxyKnowsItsHost(t *testing.T) {
 func TestDeployUnitLeavesNoCore(t *testing.T) {
 	for file := range services {
 		unit, err := os.ReadFile("systemd/" + strings.Replace(file, "@n1", "@", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(unit) {
 			t.Errorf("%s: no LimitCORE=0", file)
 		}
@@ -140,9 +130,7 @@ func TestDeployUnitLeavesNoCore(t *testing.T) {
 
 func TestDeploySysusersAndTmpfiles(t *testing.T) {
 	dir := root(t)
-	if err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Join(dir, "etc"), 0o755))
 	run(t, "systemd-sysusers", "--root="+dir)
 	passwd, err := os.ReadFile(filepath.Join(dir, "etc/passwd"))
 	if err != nil || !strings.Contains(string(passwd), "quorate:") {
@@ -169,9 +157,7 @@ func TestDeployEnvironmentFile(t *testing.T) {
 		"control-plane.env": regexp.MustCompile(`^#?(CONTROLLERS=\S+|KUBE_(CONTROLLER_MANAGER|SCHEDULER)_ARGS=(--\S+ ?)*)$`),
 	} {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
 			if !line.MatchString(s.Text()) && !comment.MatchString(s.Text()) {
 				t.Errorf("%s: neither setting nor comment: %s", file, s.Text())

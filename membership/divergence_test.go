@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -193,9 +194,7 @@ func TestWrongState(t *testing.T) {
 		t.Errorf("%v is still told of a node that was removed", left)
 	}
 	// The report was under way when the node was removed, and lands now.
-	if err := (fakeKV{machines[0]}).Put(t.Context(), TableDiverged, string(wrong), report, false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (fakeKV{machines[0]}).Put(t.Context(), TableDiverged, string(wrong), report, false))
 	for _, mc := range []*machine{machines[0], machines[2]} {
 		if st, err := mc.node.ClusterStatus(t.Context()); err != nil || len(st.WrongStates) != 0 {
 			t.Errorf("%s tells of a node that was removed: %v %v", mc.name, st.WrongStates, err)
@@ -213,14 +212,10 @@ func (w *world) note(mc *machine, at, hash uint64) {
 // TestCheckStateUnreadable: a marker that cannot be read is a marker.
 func TestCheckStateUnreadable(t *testing.T) {
 	dir := t.TempDir()
-	if err := CheckState(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, CheckState(dir))
 	newer, _ := json.Marshal(map[string]any{"version": 2})
 	for _, content := range [][]byte{nil, []byte("{"), newer} {
-		if err := os.WriteFile(filepath.Join(dir, evidenceFile), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, evidenceFile), content, 0o600))
 		if err := CheckState(dir); !errors.Is(err, ErrStateDiffers) {
 			t.Errorf("%q: %v", content, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -135,9 +136,7 @@ func client(t *testing.T, mc *machine) *AdminClient {
 	t.Cleanup(s.Close)
 	cert, key := mc.cert.Admin()
 	c, err := NewAdminClient(pki.Kubeconfig{Endpoints: []pki.Endpoint{{Name: mc.name, Server: s.URL}}, CA: mc.cert.APICAs(), Cert: cert, Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -317,9 +316,7 @@ func TestIsAtIsProven(t *testing.T) {
 	}
 	w.stop(third)
 	l, err := net.Listen("tcp", third.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*second.cert.Certificate()}})))
 	proto.RegisterMembershipServer(server, liar{as: third.node.self()})
 	go server.Serve(l)
@@ -345,9 +342,7 @@ func TestHopsAndCallers(t *testing.T) {
 	leader, follower, third := all[0], all[1], all[2]
 	call := func(from, to *machine, req *proto.ChangeRequest) error {
 		conn, err := from.Conn(to.id, to.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = proto.NewMembershipClient(conn).Change(t.Context(), req)
 		return fromStatus(err)
 	}
@@ -393,13 +388,9 @@ func TestTokens(t *testing.T) {
 	create := func(req TokenRequest) JoinToken {
 		t.Helper()
 		made, err := c.CreateToken(ctx, req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		tok, err := ParseJoinToken(made.Token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return tok
 	}
 	server := c.servers[0]
@@ -476,13 +467,9 @@ func TestTokenIsNotSentToStrangers(t *testing.T) {
 	t.Parallel()
 	node := func(secret string) *pki.Node {
 		s, err := pki.ParseSecrets(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, err := pki.Open(pki.Options{Dir: t.TempDir(), Secrets: s, NodeID: "ab"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return n
 	}
 	ours, theirs := node(testSecret), node(strings.Repeat("fedcba9876543210", 4))
@@ -654,13 +641,9 @@ func TestJoinBesideWrongTokens(t *testing.T) {
 	mc := w.machine("a")
 	c := client(t, mc)
 	made, err := c.CreateToken(t.Context(), TokenRequest{TTLSeconds: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tok, err := ParseJoinToken(made.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	still := time.Now()
 	mc.node.wrong = bucket{rate: 20, burst: 50, now: func() time.Time { return still }} // however slow this machine is
 	wrong := tok
@@ -692,13 +675,9 @@ func TestJoinTriesAgain(t *testing.T) {
 	mc := w.machine("a")
 	c := client(t, mc)
 	made, err := c.CreateToken(t.Context(), TokenRequest{TTLSeconds: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tok, err := ParseJoinToken(made.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mc.node.joins = bucket{rate: 1, burst: 1, now: time.Now}
 	if !mc.node.joins.take() {
 		t.Fatal("the bucket is empty")

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
 func TestHistories(t *testing.T) {
 	data, err := os.ReadFile("testdata/histories.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	blocks := strings.Split(string(data), "\n== ")
 	for _, block := range blocks[1:] {
 		name, script, _ := strings.Cut(block, "\n")
@@ -103,9 +102,7 @@ func (w *world) run(f []string) {
 		})
 	case "lag":
 		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, err)
 		w.mu.Lock()
 		mc.lag = n
 		w.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func TestReadCluster(t *testing.T) {
@@ -15,9 +17,7 @@ func TestReadCluster(t *testing.T) {
 		{"of a later release", `{"version":2,"clusterID":"c"}`, "", "has version 2, this release knows 1"},
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(c.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, identityFile), []byte(c.content), 0o600))
 		got, err := ReadCluster(dir)
 		if string(got) != c.want || (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: %q, %v", c.name, got, err)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -17,9 +18,7 @@ func TestIdentity(t *testing.T) {
 	old := syscall.Umask(0)
 	a, err := LoadIdentity(dir, "n1")
 	syscall.Umask(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(dir, identityFile)
 	if st, _ := os.Stat(path); st.Mode() != pki.ModeSecret {
 		t.Errorf("mode %v", st.Mode())
@@ -28,9 +27,7 @@ func TestIdentity(t *testing.T) {
 	if b, _ := LoadIdentity(dir, ""); b.Cluster() != "" {
 		t.Error("a cluster reached the disk before saveCluster")
 	}
-	if err := a.saveCluster(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.saveCluster())
 	b, err := LoadIdentity(dir, "renamed")
 	if err != nil || b.ID() != a.ID() || b.Name() != "renamed" || b.Cluster() != "c1" {
 		t.Errorf("loaded %+v, %v", b, err)
@@ -42,9 +39,7 @@ func TestIdentity(t *testing.T) {
 		t.Error("an id was reused")
 	}
 	for _, bad := range []string{"", "{", `{"version":2,"nodeID":"` + string(a.ID()) + `"}`, `{"version":1,"nodeID":"../x"}`, `{"version":1}`} {
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(bad), 0o600))
 		if _, err := LoadIdentity(dir, "n1"); err == nil {
 			t.Errorf("accepted %q", bad)
 		}
@@ -63,9 +58,7 @@ func TestIdentity(t *testing.T) {
 func TestIdentityLost(t *testing.T) {
 	for _, name := range raftFiles {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		_, err := LoadIdentity(dir, "n1")
 		if !errors.Is(err, ErrIdentityLost) || !strings.Contains(err.Error(), name) {
 			t.Errorf("beside %s: %v", name, err)

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -33,18 +34,12 @@ func TestImpersonation(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b64 := func(kind string, der []byte) string {
 		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
@@ -65,13 +60,9 @@ func TestImpersonation(t *testing.T) {
 			text := "current-context: c\ncontexts:\n- name: c\n  context: {cluster: c, user: u}\nclusters:\n- name: c\n  cluster:\n    server: " + s.URL +
 				"\n    certificate-authority-data: " + b64("CERTIFICATE", s.Certificate().Raw) + "\nusers:\n- name: u\n  user:\n    client-certificate-data: " +
 				b64("CERTIFICATE", cert) + "\n    client-key-data: " + b64("PRIVATE KEY", private) + "\n" + row.as
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 			k, err := pki.ReadKubeconfig(path, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c, err := NewAdminClient(k)
 			if row.err != "" {
 				if err == nil || !strings.Contains(err.Error(), row.err) {
@@ -79,9 +70,7 @@ func TestImpersonation(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer c.Close()
 			ask := map[string]func() error{
 				"a question": func() error { _, err := c.Members(t.Context()); return err },
@@ -94,9 +83,7 @@ func TestImpersonation(t *testing.T) {
 				},
 			}
 			for name, f := range ask {
-				if err := f(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, f())
 				sent := map[string]string{}
 				for header, values := range got {
 					if strings.HasPrefix(header, "Impersonate-") {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestJoinBodyInTime: strangers cannot hold a connection with a join whose body does not
@@ -23,9 +25,7 @@ func TestJoinBodyInTime(t *testing.T) {
 	w.formed([]string{"a"})
 	mc := w.machine("a")
 	serving, err := mc.cert.ServingCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := httptest.NewUnstartedServer(mc.node.JoinHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*serving}}
@@ -45,17 +45,13 @@ func TestJoinBodyInTime(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer conn.Close()
 			began := time.Now()
 			if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", JoinPath, c.announced, c.body); err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.SetReadDeadline(began.Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, conn.SetReadDeadline(began.Add(time.Minute)))
 			reader := bufio.NewReader(conn)
 			resp, err := http.ReadResponse(reader, nil)
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -78,9 +79,7 @@ func TestReturnBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	_, all := three(t)
 	leader, third := all[0], all[2]
-	if err := leader.node.finishRemoval(t.Context(), third.id, memberRecord{Name: third.name}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.node.finishRemoval(t.Context(), third.id, memberRecord{Name: third.name}))
 	if IsRemoved(leader.node.kv, third.id) {
 		t.Error("a member is recorded as removed")
 	}
@@ -125,9 +124,7 @@ func TestRemovedNodeLearns(t *testing.T) {
 		t.Errorf("a member: %v", err)
 	}
 	// A recovery makes another node of the directory.
-	if err := os.Remove(filepath.Join(third.dir, identityFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(third.dir, identityFile)))
 	if _, err := LoadIdentity(third.dir, "again"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +174,7 @@ func TestUncommittedRemoval(t *testing.T) {
 	}
 	leader.conf = without
 	w.mu.Unlock()
-	if err := leader.node.finishRemovals(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.node.finishRemovals(t.Context()))
 	if IsRemoved(leader.node.kv, third.id) {
 		t.Error("a voter is recorded as removed")
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestStepDown stops leaders in clusters of several kinds: leadership goes to a
@@ -51,9 +53,7 @@ func TestStepDown(t *testing.T) {
 			// The live follower has a third of it to answer in.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := leader.node.StepDown(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, leader.node.StepDown(ctx))
 			next := leader
 			if c.to != "" {
 				next = follower(c.to)

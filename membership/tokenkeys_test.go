@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -35,9 +36,7 @@ func (k tokenTables) List(table string) (map[string][]byte, error) {
 func encoded(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -45,18 +44,14 @@ func encoded(t testing.TB, v any) []byte {
 func tokenKeyOf(t testing.TB, cluster proto.ClusterID) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return encoded(t, tokenKeyRecord{cluster, spki(t, &key.PublicKey)})
 }
 
 func spki(t testing.TB, key any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return der
 }
 
@@ -87,13 +82,9 @@ func TestReadTokenKeys(t *testing.T) {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a, b := tokenKeyOf(t, "here"), tokenKeyOf(t, "here")
 	long, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type table = map[string][]byte
 	ended := encoded(t, removalRecord{Name: "b", At: day})
 	kept := encoded(t, removalRecord{Name: "b", At: day, TokensUntil: day.AddDate(1, 0, 0)})
@@ -135,9 +126,7 @@ func FuzzReadTokenKeys(f *testing.F) {
 			tables.removed["a"] = removal
 		}
 		got, err := ReadTokenKeys(tables, "here")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, k := range got {
 			if k.Node != "a" || k.Public.Curve != elliptic.P256() {
 				t.Errorf("%+v", k)
@@ -153,9 +142,7 @@ func FuzzReadTokenKeys(f *testing.F) {
 func (mc *machine) tokenKeys(t *testing.T) keysInForce {
 	t.Helper()
 	keys, err := ReadTokenKeys(fakeKV{mc}, mc.node.raft.Cluster())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return keys
 }
 
@@ -282,16 +269,12 @@ func TestStrangeTokenKeys(t *testing.T) {
 			return !there
 		})
 	}
-	if err := third.node.kv.Put(t.Context(), TableTokenKeys, "ghost", tokenKeyOf(t, cluster), false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, third.node.kv.Put(t.Context(), TableTokenKeys, "ghost", tokenKeyOf(t, cluster), false))
 	gone("ghost")
 	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := leader.node.kv.Put(t.Context(), TableTokenKeys, string(third.id), tokenKeyOf(t, cluster), false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.node.kv.Put(t.Context(), TableTokenKeys, string(third.id), tokenKeyOf(t, cluster), false))
 	if k := leader.tokenKeys(t).of(third.id); k != nil {
 		t.Error("the key of a removed node counts")
 	}
@@ -317,17 +300,11 @@ func TestSameTokenKey(t *testing.T) {
 		return n
 	}
 	copied, err := os.ReadFile(file(second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	own, err := os.ReadFile(file(third))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.stop(third)
-	if err := os.WriteFile(file(third), copied, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file(third), copied, 0o600))
 	w.start(third, nil)
 	w.await("both say so", func() bool { return warnings(second, third.id) > 0 && warnings(third, second.id) > 0 })
 	if n := warnings(leader, third.id); n > 0 {
@@ -339,9 +316,7 @@ func TestSameTokenKey(t *testing.T) {
 		t.Errorf("the removal of one of them: %v", err)
 	}
 	w.stop(third)
-	if err := os.WriteFile(file(third), own, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file(third), own, 0o600))
 	w.start(third, nil)
 	w.published(t, third)
 	w.await("nobody shares it", func() bool { return len(second.node.sameTokenKey(second.id)) == 0 })
@@ -352,12 +327,8 @@ func TestSameTokenKey(t *testing.T) {
 	}
 	w.stop(third)
 	w.wipe(third, true)
-	if err := os.MkdirAll(filepath.Dir(file(third)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file(third), own, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(file(third)), 0o700))
+	must.OK(t, os.WriteFile(file(third), own, 0o600))
 	w.run(strings.Fields("start " + third.name + " join=" + leader.name + "," + second.name))
 	w.published(t, third)
 	if k := leader.tokenKeys(t).of(was); k == nil || len(third.node.sameTokenKey(third.id)) > 0 {

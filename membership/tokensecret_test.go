@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -22,9 +23,7 @@ func TestTokensEndWithTheirSecrets(t *testing.T) {
 		"old": testSecret, "old+new": testSecret + "\n" + other, "new+old": other + "\n" + testSecret, "new": other,
 	} {
 		secrets, err := pki.ParseSecrets(lines)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if rounds[name], err = pki.Open(pki.Options{Dir: t.TempDir(), Secrets: secrets, NodeID: m.id.ID()}); err != nil {
 			t.Fatal(err)
 		}
@@ -46,18 +45,14 @@ func TestTokensEndWithTheirSecrets(t *testing.T) {
 	} {
 		tokens.opt.Certificates = rounds[c.made]
 		token, _, err := tokens.CreateToken(ctx, time.Hour, 0, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		tokens.opt.Certificates = rounds[c.used]
 		err = tokens.useToken(ctx, token.ID, token.Secret, "x")
 		if c.want == "valid" && err != nil || c.want == "refused" && !errors.Is(err, ErrToken) {
 			t.Errorf("made under %s, used under %s: %v, want %s", c.made, c.used, err, c.want)
 		}
 		list, err := tokens.Tokens()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, i := range list {
 			if i.ID == token.ID && (i.State == TokenValid) != (c.want == "valid") {
 				t.Errorf("made under %s, listed under %s: %s", c.made, c.used, i.State)

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	grpcpeer "google.golang.org/grpc/peer"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -126,17 +127,11 @@ func (w *world) freshAddressLocked() string {
 func (w *world) start(mc *machine, edit func(*Options)) {
 	w.t.Helper()
 	id, err := LoadIdentity(mc.dir, mc.name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	secrets, err := pki.ParseSecrets(testSecret)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	cert, err := pki.Open(pki.Options{Dir: filepath.Join(mc.dir, "pki"), Secrets: secrets, NodeID: id.ID(), Name: mc.name})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	opt := Options{
 		Dir: mc.dir, Identity: id, Consensus: fakeRaft{mc}, KV: fakeKV{mc}, Peers: mc, Certificates: cert,
 		PeerAddress: mc.address, APIAddress: "https://" + mc.name, Version: "test",
@@ -161,13 +156,9 @@ func (w *world) start(mc *machine, edit func(*Options)) {
 		edit(&opt)
 	}
 	m, err := New(opt)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	l, err := net.Listen("tcp", mc.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: cert.Roots(), Certificates: []tls.Certificate{*cert.Certificate()},
 	})))
@@ -213,12 +204,8 @@ func (w *world) wipe(mc *machine, all bool) {
 	mc.conf, mc.state, mc.cluster, mc.index = Configuration{}, false, "", 0
 	if all {
 		mc.id = ""
-		if err := os.RemoveAll(mc.dir); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := os.Mkdir(mc.dir, 0o700); err != nil {
-			w.t.Fatal(err)
-		}
+		must.OK(w.t, os.RemoveAll(mc.dir))
+		must.OK(w.t, os.Mkdir(mc.dir, 0o700))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -16,9 +17,7 @@ import (
 // leaves: a change of quorate.proto, or of the code by hand, shows.
 func TestGeneratedIsCurrent(t *testing.T) {
 	stamp, err := os.ReadFile("generated.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var files []string
 	for s := bufio.NewScanner(bytes.NewReader(stamp)); s.Scan(); {
 		want, file, ok := strings.Cut(s.Text(), "  ")
@@ -27,9 +26,7 @@ func TestGeneratedIsCurrent(t *testing.T) {
 		}
 		files = append(files, file)
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sum := sha256.Sum256(b)
 		if got := hex.EncodeToString(sum[:]); got != want {
 			t.Errorf("%s has changed since it was generated: run proto/generate.sh", file)
@@ -44,9 +41,7 @@ func TestGeneratedIsCurrent(t *testing.T) {
 // the source must be those of the code.
 func TestGeneratedHasEveryName(t *testing.T) {
 	src, err := os.ReadFile("quorate.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	declared := map[string]bool{}
 	for s := bufio.NewScanner(bytes.NewReader(src)); s.Scan(); {
 		if words := strings.Fields(s.Text()); len(words) > 2 && (words[0] == "message" || words[0] == "enum" || words[0] == "service") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -81,9 +82,7 @@ func TestManyAnnotations(t *testing.T) {
 	} {
 		var to told
 		a := &admission.Attributes{Told: &to}
-		if err := a.AddAnnotation("example.com/had", long+long); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.AddAnnotation("example.com/had", long+long))
 		err := admission.AddAnnotations(a, "example.com/", c.notes)
 		switch {
 		case len(to.lines) != c.added+1:
@@ -187,9 +186,7 @@ func TestReset(t *testing.T) {
 	a := &admission.Attributes{Operation: admission.Create, Namespace: "n", Name: "x", DryRun: true, User: &auth.User{}, FieldManager: "m",
 		FieldValidation: "Strict", DeleteOptions: &metav1.DeleteOptions{}, Subresource: "s", Object: map[string]any{}, Old: map[string]any{}, Told: &told{}}
 	a.Kind.Kind, a.Resource.Resource = "Thing", "things"
-	if err := a.AddAnnotation("example.com/a", "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.AddAnnotation("example.com/a", "1"))
 	a.GetObject()
 	a.GetOldObject()
 	a.Consulted(1)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -28,9 +29,7 @@ func TestAvailability(t *testing.T) {
 		Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "x", Port: &port},
 	}}
 	s.Name = "v1.x.example.com"
-	if err := e.client.Create(t.Context(), apiServicesGVR, "", s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), apiServicesGVR, "", s))
 	e.run()
 	is := func(status apiregistrationv1.ConditionStatus, reason, message string) {
 		t.Helper()
@@ -49,35 +48,21 @@ func TestAvailability(t *testing.T) {
 	services := corev1.SchemeGroupVersion.WithResource("services")
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 444}}}}
 	svc.Name, svc.Namespace = "x", "default"
-	if err := e.client.Create(t.Context(), services, "default", svc); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), services, "default", svc))
 	is("False", "ServicePortError", `service/x in "default" is not listening on port 443`)
 	var has corev1.Service
-	if err := e.client.Get(t.Context(), services, "default", "x", &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), services, "default", "x", &has))
 	has.Spec.Ports[0].Port = 443
-	if err := e.client.Update(t.Context(), services, "default", "x", &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), services, "default", "x", &has))
 	is("False", "EndpointsNotFound", `cannot find endpointslices for service/x in "default"`)
-	if err := e.client.Get(t.Context(), services, "default", "x", &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), services, "default", "x", &has))
 	has.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x.example.com"}
-	if err := e.client.Update(t.Context(), services, "default", "x", &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), services, "default", "x", &has))
 	is("False", "FailedDiscoveryCheck", `failing or missing response from service/x in "default": GET https://192.0.2.1:443/apis/x.example.com/v1: no way`)
 	var stored apiregistrationv1.APIService
-	if err := e.client.Get(t.Context(), apiServicesGVR, "", s.Name, &stored); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), apiServicesGVR, "", s.Name, &stored))
 	stored.Spec.Service, stored.Spec.InsecureSkipTLSVerify = nil, false
-	if err := e.client.Update(t.Context(), apiServicesGVR, "", s.Name, &stored); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), apiServicesGVR, "", s.Name, &stored))
 	is("True", "Local", "Local APIServices are always available")
 }
 
@@ -86,9 +71,7 @@ func TestAuthenticationInfo(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{ClusterAuthenticationController}, Authentication: func() map[string]string { return map[string]string{"client-ca-file": "A"} }})
 	mine := &corev1.ConfigMap{Data: map[string]string{"client-ca-file": "old", "mine": "x"}}
 	mine.Name, mine.Namespace = authenticationName, "kube-system"
-	if err := e.client.Create(t.Context(), mapsGVR, "kube-system", mine); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), mapsGVR, "kube-system", mine))
 	e.run()
 	e.await("the ConfigMap", func() string {
 		var m corev1.ConfigMap

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -26,9 +27,7 @@ func TestAPIServices(t *testing.T) {
 		mine("v1.old.example.com", "old.example.com", managedOnStart), mine("v1.other.example.com", "other.example.com", managedContinually),
 		mine("v1.mine.example.com", "mine.example.com", ""),
 	} {
-		if err := e.client.Create(t.Context(), apiServicesGVR, "", s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), apiServicesGVR, "", s))
 	}
 	e.run()
 	is := func(name, label string, group, version int32) {
@@ -73,32 +72,22 @@ func TestAPIServices(t *testing.T) {
 		},
 	}}
 	d.Name = "things.x.example.com"
-	if err := e.client.Create(t.Context(), definitionsGVR, "", d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), definitionsGVR, "", d))
 	is("v1.x.example.com", managedContinually, 1000, 100)
 	gone("v2.x.example.com")
 
 	// What is deleted comes back if it is of a custom resource, and in the next term if it is not.
 	for _, name := range []string{"v1.x.example.com", "v1."} {
 		var s apiregistrationv1.APIService
-		if err := e.client.Get(t.Context(), apiServicesGVR, "", name, &s); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.client.Delete(t.Context(), apiServicesGVR, "", name, s.UID); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Get(t.Context(), apiServicesGVR, "", name, &s))
+		must.OK(t, e.client.Delete(t.Context(), apiServicesGVR, "", name, s.UID))
 	}
 	is("v1.x.example.com", managedContinually, 1000, 100)
 	gone("v1.")
 
 	var stored apiextensionsv1.CustomResourceDefinition
-	if err := e.client.Get(t.Context(), definitionsGVR, "", d.Name, &stored); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.client.Delete(t.Context(), definitionsGVR, "", d.Name, stored.UID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), definitionsGVR, "", d.Name, &stored))
+	must.OK(t, e.client.Delete(t.Context(), definitionsGVR, "", d.Name, stored.UID))
 	gone("v1.x.example.com")
 	e.stop()
 	e.run()

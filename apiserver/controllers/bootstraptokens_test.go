@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,18 +32,14 @@ func (e *env) token(name, id, secret string, more ...string) {
 	for i := 0; i < len(more); i += 2 {
 		s.Data[more[i]] = []byte(more[i+1])
 	}
-	if err := e.client.Create(e.t.Context(), secretsGVR, "kube-system", s); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Create(e.t.Context(), secretsGVR, "kube-system", s))
 }
 
 // signatures are those in cluster-info, by the ids of their tokens.
 func (e *env) signatures() (ids []string, data map[string]string) {
 	e.t.Helper()
 	var m corev1.ConfigMap
-	if err := e.client.Get(e.t.Context(), mapsGVR, "kube-public", "cluster-info", &m); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Get(e.t.Context(), mapsGVR, "kube-public", "cluster-info", &m))
 	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
 		if id, ok := strings.CutPrefix(key, bootstrapapi.JWSSignatureKeyPrefix); ok {
 			ids = append(ids, id)
@@ -58,9 +55,7 @@ func TestClusterInfo(t *testing.T) {
 	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "cluster-info"}, Data: map[string]string{
 		"kubeconfig": "first", "note": "of somebody's", "jws-kubeconfig-gone00": "of a token that is gone",
 	}}
-	if err := e.client.Create(t.Context(), mapsGVR, "kube-public", info); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), mapsGVR, "kube-public", info))
 	e.token("bootstrap-token-aaaaaa", "aaaaaa", "0123456789abcdef")
 	e.token("bootstrap-token-bbbbbb", "bbbbbb", "0123456789abcdef", "usage-bootstrap-signing", "false")
 	e.token("bootstrap-token-cccccc", "dddddd", "0123456789abcdef") // named for another id
@@ -89,18 +84,12 @@ func TestClusterInfo(t *testing.T) {
 	}
 	signed("first", "aaaaaa", "zzzzzz")
 	var s corev1.Secret
-	if err := e.client.Get(t.Context(), secretsGVR, "kube-system", "bootstrap-token-aaaaaa", &s); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.client.Delete(t.Context(), secretsGVR, "kube-system", s.Name, s.UID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), secretsGVR, "kube-system", "bootstrap-token-aaaaaa", &s))
+	must.OK(t, e.client.Delete(t.Context(), secretsGVR, "kube-system", s.Name, s.UID))
 	signed("first", "zzzzzz")
 	for {
 		var m corev1.ConfigMap
-		if err := e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &m))
 		m.Data["kubeconfig"] = "edited"
 		err := e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &m)
 		if err == nil {
@@ -122,9 +111,7 @@ func TestCleanTokens(t *testing.T) {
 	e.token("bootstrap-token-cccccc", "cccccc", "0123456789abcdef")
 	e.token("strange", "?", "", "expiration", "yesterday")
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-dddddd", UID: types.UID("")}, Data: map[string][]byte{"expiration": []byte("2020-01-01T00:00:00Z")}}
-	if err := e.client.Create(t.Context(), secretsGVR, "kube-system", other); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), secretsGVR, "kube-system", other))
 	e.run()
 	e.await("tokens", func() string {
 		got := strings.Join(e.keys("secrets"), " ")

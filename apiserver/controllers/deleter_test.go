@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/internal/must"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,23 +48,17 @@ func admitAll(context.Context, *admission.Attributes) error { return nil }
 
 func (e *env) namespace(name string) {
 	e.t.Helper()
-	if err := e.client.Create(e.t.Context(), namespacesGVR, "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Create(e.t.Context(), namespacesGVR, "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 func (e *env) configMap(namespace, name string, owners ...metav1.OwnerReference) {
 	e.t.Helper()
-	if err := e.client.Create(e.t.Context(), mapsGVR, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Create(e.t.Context(), mapsGVR, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}))
 }
 
 func (e *env) secret(namespace, name string, owners ...metav1.OwnerReference) {
 	e.t.Helper()
-	if err := e.client.Create(e.t.Context(), secretsGVR, namespace, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Create(e.t.Context(), secretsGVR, namespace, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners}}))
 }
 
 // end deletes a namespace as a client does.
@@ -74,17 +69,13 @@ func (e *env) end(name string) {
 	if err == nil {
 		err = e.client.Delete(e.t.Context(), namespacesGVR, "", name, ns.UID)
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 }
 
 func (e *env) contentFailure(namespace string) string {
 	e.t.Helper()
 	var ns corev1.Namespace
-	if err := e.client.Get(e.t.Context(), namespacesGVR, "", namespace, &ns); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Get(e.t.Context(), namespacesGVR, "", namespace, &ns))
 	for _, c := range ns.Status.Conditions {
 		if c.Type == corev1.NamespaceDeletionContentFailure && c.Status == corev1.ConditionTrue {
 			return c.Message
@@ -318,9 +309,7 @@ func TestOutdatedRulesDeleteNothing(t *testing.T) {
 	})
 	e.configMap("default", "c")
 	op, err := e.objects.SystemAt(t.Context(), configMaps, "default/c", "delete")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := op.DeleteAdmitted(asGarbageCollector, &metav1.DeleteOptions{}, 0); err == nil || !strings.Contains(err.Error(), "refused by the new rule") {
 		t.Errorf("it ends with %v", err)
 	}

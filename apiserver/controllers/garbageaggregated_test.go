@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -254,12 +255,8 @@ func ownedMap(e *env, name string, owners ...metav1.OwnerReference) metav1.Owner
 	e.t.Helper()
 	m := &corev1.ConfigMap{}
 	m.Name, m.Namespace, m.OwnerReferences = name, "default", owners
-	if err := e.client.Create(e.t.Context(), mapsGVR, "default", m); err != nil {
-		e.t.Fatal(err)
-	}
-	if err := e.client.Get(e.t.Context(), mapsGVR, "default", name, m); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Create(e.t.Context(), mapsGVR, "default", m))
+	must.OK(e.t, e.client.Get(e.t.Context(), mapsGVR, "default", name, m))
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: m.UID}
 }
 
@@ -288,9 +285,7 @@ func hasGadget(g *gadgets, name string, want bool) func() string {
 func deleteMap(e *env, name string, policy metav1.DeletionPropagation) {
 	e.t.Helper()
 	op, err := e.objects.SystemAt(e.t.Context(), configMaps, "default/"+name, "delete")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	if _, err := op.DeleteAdmitted(asGarbageCollector, &metav1.DeleteOptions{PropagationPolicy: &policy}, 0); err != nil {
 		e.t.Fatal(err)
 	}
@@ -501,9 +496,7 @@ func TestQuotaOutside(t *testing.T) {
 		"count/gadgets.y.example.com": resource.MustParse("5"), "count/configmaps": resource.MustParse("5"),
 	}}}
 	q.Name, q.Namespace = "q", "default"
-	if err := e.client.Create(t.Context(), quotasGVR, "default", q); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), quotasGVR, "default", q))
 	e.run()
 	used := func(gadgets, maps string) func() string {
 		return func() string {

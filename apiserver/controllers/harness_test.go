@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -57,9 +58,7 @@ func newEnvOn(s *objectstest.Store, t testing.TB, cfg Config) *env {
 	cfg.Observer = seen
 	api := objects.NewClient(s.Store)
 	e := &env{base: base{s.Store, api, newReports(cfg.Log, "test", seen)}, t: t, store: s.Memory, client: api, manager: NewManager(s.Store, cfg), seen: seen}
-	if err := EnsureNamespaces(t.Context(), s.Store); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, EnsureNamespaces(t.Context(), s.Store))
 	return e
 }
 
@@ -117,9 +116,7 @@ func (e *env) keys(table string) (keys []string) {
 		return nil
 	}
 	page, err := t.Range(mvcc.Query{At: state.Applied()})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	for _, v := range page.Versions {
 		keys = append(keys, v.Key)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -58,9 +59,7 @@ func (e *env) server() string {
 		return m.Data["kubeconfig"]
 	}
 	ca, err := base64.StdEncoding.DecodeString(k.Clusters[0].Cluster.CA)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	return k.Clusters[0].Cluster.Server + " " + string(ca)
 }
 
@@ -100,9 +99,7 @@ func TestJoining(t *testing.T) {
 	}
 	var maps [2]corev1.ConfigMap
 	for i, name := range [...]string{"kubeadm-config", "kubelet-config"} {
-		if err := e.client.Get(t.Context(), mapsGVR, "kube-system", name, &maps[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Get(t.Context(), mapsGVR, "kube-system", name, &maps[i]))
 	}
 	for text, in := range map[string]string{
 		"serviceSubnet: 10.96.0.0/16,fd00::/108": maps[0].Data["ClusterConfiguration"], "kubernetesVersion: v1.36.3": maps[0].Data["ClusterConfiguration"],
@@ -116,16 +113,10 @@ func TestJoining(t *testing.T) {
 	// An administrator has turned approval off and edited what kubelets are told.
 	bindings := rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
 	var b rbacv1.ClusterRoleBinding
-	if err := e.client.Get(t.Context(), bindings, "", "kubeadm:node-autoapprove-bootstrap", &b); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.client.Delete(t.Context(), bindings, "", b.Name, b.UID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), bindings, "", "kubeadm:node-autoapprove-bootstrap", &b))
+	must.OK(t, e.client.Delete(t.Context(), bindings, "", b.Name, b.UID))
 	maps[1].Data["kubelet"] = "edited"
-	if err := e.client.Update(t.Context(), mapsGVR, "kube-system", "kubelet-config", &maps[1]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), mapsGVR, "kube-system", "kubelet-config", &maps[1]))
 	e.stop()
 	e.manager.cfg.Roots = []byte("other roots")
 	e.run() // the next term
@@ -133,9 +124,7 @@ func TestJoining(t *testing.T) {
 	if got := strings.Join(e.keys("clusterrolebindings.rbac.authorization.k8s.io"), " "); strings.Contains(got, "kubeadm:node-autoapprove-bootstrap") {
 		t.Errorf("bindings that were deleted come again: %s", got)
 	}
-	if err := e.client.Delete(t.Context(), mapsGVR, "kube-system", "kubeadm-config", maps[0].UID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Delete(t.Context(), mapsGVR, "kube-system", "kubeadm-config", maps[0].UID))
 	made(true)
 	if got := strings.Join(e.keys("clusterrolebindings.rbac.authorization.k8s.io"), " "); !strings.Contains(got, "kubeadm:node-autoapprove-bootstrap") {
 		t.Errorf("without kubeadm-config what is missing does not come: %s", got)
@@ -169,15 +158,11 @@ func TestClusterInfoFollows(t *testing.T) {
 	term(func(c *Config) { c.Joining.Endpoint = "lb.example.org:443" }, "https://lb.example.org:443 2")
 	e.stop()
 	var info corev1.ConfigMap
-	if err := e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info))
 	edit := func(data map[string]string, want string) {
 		t.Helper()
 		info.Data = data
-		if err := e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &info))
 		p := &joiningPublisher{base: e.base, Joining: e.manager.cfg.Joining, members: m.list, roots: e.manager.cfg.Roots}
 		if err := p.refresh(t.Context()); err != nil || p.info == nil {
 			t.Errorf("%v, %v", p.info, err)
@@ -185,9 +170,7 @@ func TestClusterInfoFollows(t *testing.T) {
 		if got := e.server(); got != want {
 			t.Errorf("an edited cluster-info becomes %s", got)
 		}
-		if err := e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info))
 	}
 	edit(map[string]string{"kubeconfig": "edited"}, "edited")
 	info.Annotations[generatedHash] = hashOf("") // as if a node had written nothing

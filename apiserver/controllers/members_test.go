@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/quoratev1"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,18 +103,14 @@ func (e membersEnv) shows(want string) {
 
 func (e membersEnv) member(name string) (m quoratev1.Member) {
 	e.t.Helper()
-	if err := e.client.Get(e.t.Context(), quoratev1.Resource, "", name, &m); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Get(e.t.Context(), quoratev1.Resource, "", name, &m))
 	return m
 }
 
 func (e membersEnv) delete(names ...string) {
 	e.t.Helper()
 	for _, name := range names {
-		if err := e.client.Delete(e.t.Context(), quoratev1.Resource, "", name, e.member(name).UID); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, e.client.Delete(e.t.Context(), quoratev1.Resource, "", name, e.member(name).UID))
 	}
 }
 
@@ -121,15 +118,11 @@ func (e membersEnv) delete(names ...string) {
 func (e membersEnv) told() string {
 	e.t.Helper()
 	versions, err := e.objects.Range(kinds.BuiltinTable(eventsGVR.GroupResource()), metav1.NamespaceDefault+"/")
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	var all []string
 	for _, v := range versions {
 		var ev corev1.Event
-		if err := json.Unmarshal(v.Value(), &ev); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, json.Unmarshal(v.Value(), &ev))
 		if ev.InvolvedObject.Kind != "Member" || ev.InvolvedObject.UID == "" || ev.Message == "" {
 			e.t.Errorf("an event: %+v", ev)
 		}
@@ -258,9 +251,7 @@ func TestDeletionIsTakenBack(t *testing.T) {
 		e.shows("n1 leader True, n2 voter True, n3 voter True deleted Refused")
 		m := e.member("n3")
 		m.Finalizers = nil
-		if err := e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m))
 		e.shows("n1 leader True, n2 voter True, n3 voter True")
 		e.c.change(func(c *fakeCluster) { c.refuse = "" })
 		time.Sleep(time.Minute) //sleep: virtual; nothing may be removed
@@ -270,9 +261,7 @@ func TestDeletionIsTakenBack(t *testing.T) {
 		// Who takes the finalizer off one that is not deleted changes nothing: it comes back.
 		m = e.member("n3")
 		m.Finalizers = nil
-		if err := e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m))
 		e.await("the finalizer", func() string {
 			if len(e.member("n3").Finalizers) == 0 {
 				return "it is not there"
@@ -288,9 +277,7 @@ func TestHeldObject(t *testing.T) {
 	withMembers(t, func(e membersEnv) {
 		m := e.member("n3")
 		m.Finalizers = append(m.Finalizers, "example.com/held")
-		if err := e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m))
 		e.delete("n3")
 		e.shows("n1 leader True, n2 voter True, n3 voter True deleted")
 		e.await("n3 is removed, and let go", func() string {
@@ -302,9 +289,7 @@ func TestHeldObject(t *testing.T) {
 		e.c.change(func(c *fakeCluster) { c.members = append(c.members, MemberSeen{ID: "id9", Name: "n3", Voter: true}) })
 		e.shows("id9 voter True, n1 leader True, n2 voter True, n3 voter True deleted")
 		m.Finalizers = nil
-		if err := e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Update(t.Context(), quoratev1.Resource, "", "n3", &m))
 		e.shows("n1 leader True, n2 voter True, n3 voter True")
 		if got := e.member("n3").Status.ID; got != "id9" {
 			t.Errorf("n3 is %s", got)
@@ -327,9 +312,7 @@ func TestAllMembersAreDeleted(t *testing.T) {
 		for _, name := range []string{"n1", "n2"} {
 			m := e.member(name)
 			m.Finalizers = nil
-			if err := e.client.Update(t.Context(), quoratev1.Resource, "", name, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.client.Update(t.Context(), quoratev1.Resource, "", name, &m))
 			time.Sleep(settleDelayReady * 3 / 4) //sleep: virtual
 			if len(e.c.removed) > 0 {
 				t.Errorf("removed when the deletion of %s was taken back: %v", name, e.c.removed)
@@ -348,9 +331,7 @@ func TestObjectsOfOneMember(t *testing.T) {
 	withMembers(t, func(e membersEnv) {
 		twice := &quoratev1.Member{Status: quoratev1.MemberStatus{ID: "id3"}}
 		twice.Name, twice.Finalizers = "n9", []string{quoratev1.Finalizer}
-		if err := e.client.Create(t.Context(), quoratev1.Resource, "", twice); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), quoratev1.Resource, "", twice))
 		e.shows("n1 leader True, n2 voter True, n3 voter True")
 		e.c.change(func(c *fakeCluster) { c.members[2].Name = "renamed" })
 		e.shows("n1 leader True, n2 voter True, renamed voter True")

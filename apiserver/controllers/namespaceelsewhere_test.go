@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -233,9 +234,7 @@ func newAggregatedEnv(t *testing.T, controllers []Name, servers ...aggregatedSer
 			Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: strings.TrimSuffix(w.group, ".example.com"), Port: &port},
 		}}
 		s.Name = "v1." + w.group
-		if err := e.client.Create(t.Context(), apiServicesGVR, "", s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), apiServicesGVR, "", s))
 	}
 	return e
 }
@@ -246,14 +245,10 @@ func makeNamespaces(e *env, names ...string) {
 	for _, name := range names {
 		ns := &corev1.Namespace{}
 		ns.Name = name
-		if err := e.client.Create(e.t.Context(), namespacesGVR, "", ns); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, e.client.Create(e.t.Context(), namespacesGVR, "", ns))
 		m := &corev1.ConfigMap{}
 		m.Name, m.Namespace = "m", name
-		if err := e.client.Create(e.t.Context(), mapsGVR, name, m); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, e.client.Create(e.t.Context(), mapsGVR, name, m))
 	}
 }
 
@@ -261,12 +256,8 @@ func deleteNamespaces(e *env, names ...string) {
 	e.t.Helper()
 	for _, name := range names {
 		var ns corev1.Namespace
-		if err := e.client.Get(e.t.Context(), namespacesGVR, "", name, &ns); err != nil {
-			e.t.Fatal(err)
-		}
-		if err := e.client.Delete(e.t.Context(), namespacesGVR, "", name, ns.UID); err != nil {
-			e.t.Fatal(err)
-		}
+		must.OK(e.t, e.client.Get(e.t.Context(), namespacesGVR, "", name, &ns))
+		must.OK(e.t, e.client.Delete(e.t.Context(), namespacesGVR, "", name, ns.UID))
 	}
 }
 
@@ -471,9 +462,7 @@ func TestElsewhereAnother(t *testing.T) {
 	defer cancel()
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}
 	var ns corev1.Namespace
-	if err := e.client.Get(t.Context(), namespacesGVR, "", "a", &ns); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), namespacesGVR, "", "a", &ns))
 	ask := func(uid string, want int) {
 		t.Helper()
 		if !of.look("a", uid, left) {

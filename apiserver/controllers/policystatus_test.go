@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -28,9 +29,7 @@ func TestPolicyStatus(t *testing.T) {
 	says := func(generation int64, want string) func() string {
 		return func() string {
 			var p admissionv1.ValidatingAdmissionPolicy
-			if err := e.client.Get(t.Context(), policiesGVR, "", "p", &p); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.client.Get(t.Context(), policiesGVR, "", "p", &p))
 			if p.Status.ObservedGeneration != generation {
 				return fmt.Sprintf("generation %d, status %+v", p.Generation, p.Status)
 			}
@@ -47,20 +46,14 @@ func TestPolicyStatus(t *testing.T) {
 		}
 	}
 	created := &unstructured.Unstructured{Object: policy("object.spec.replicas > '1'", "'there are ' + object.spec.nothing")}
-	if err := e.client.Create(t.Context(), policiesGVR, "", created); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), policiesGVR, "", created))
 	e.run()
 	e.await("warnings", says(1, "spec.validations[0].expression: apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"))
 	e.await("warnings", says(1, "spec.validations[0].messageExpression: apps/v1, Kind=Deployment: ERROR: <input>:1:27: undefined field 'nothing'"))
 	var p admissionv1.ValidatingAdmissionPolicy
-	if err := e.client.Get(t.Context(), policiesGVR, "", "p", &p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), policiesGVR, "", "p", &p))
 	p.Spec.Validations[0].Expression, p.Spec.Validations[0].MessageExpression = "object.spec.replicas > 1", "'there are ' + string(object.spec.replicas)"
-	if err := e.client.Update(t.Context(), policiesGVR, "", "p", &p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), policiesGVR, "", "p", &p))
 	e.await("no warnings", says(2, ""))
 }
 

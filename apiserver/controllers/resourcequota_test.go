@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,23 +19,17 @@ func TestQuotaStatus(t *testing.T) {
 	e.run()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 	q.Spec.Hard = corev1.ResourceList{"configmaps": resource.MustParse("5"), "requests.storage": resource.MustParse("4Gi"), "storage.example.com/x": resource.MustParse("1")}
-	if err := e.client.Create(t.Context(), quotasGVR, "default", q); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), quotasGVR, "default", q))
 	e.await("a new quota", e.used("q", "configmaps=0 requests.storage=0 of 3"))
 	for i := range 3 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}
-		if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", cm); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", cm))
 	}
 	e.await("three ConfigMaps", e.used("q", "configmaps=3 requests.storage=0 of 3"))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim.Spec.Resources.Requests = corev1.ResourceList{"storage": resource.MustParse("1536Mi")}
-	if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "default", claim); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "default", claim))
 	e.await("a claim", e.used("q", "configmaps=3 requests.storage=1536Mi of 3"))
 	written := e.store.State().Table("resourcequotas").Latest()
 	e.write(&proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT})
@@ -56,9 +51,7 @@ func TestOverduePods(t *testing.T) {
 	})
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 	q.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("5")}
-	if err := e.client.Create(t.Context(), quotasGVR, "default", q); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), quotasGVR, "default", q))
 	if used, _ := e.store.State().Usage("resourcequotas", "default/q"); len(used) != 1 || used[0].Used != 1 {
 		t.Fatalf("setup: used %+v", used)
 	}

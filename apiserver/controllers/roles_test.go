@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/access/rbac"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +23,7 @@ func TestRoles(t *testing.T) {
 		r := &rbacv1.ClusterRole{}
 		r.Name = name
 		change(r)
-		if err := e.client.Create(t.Context(), roles, "", r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), roles, "", r))
 	}
 	collected := func(resource string) func(*rbacv1.ClusterRole) {
 		return func(r *rbacv1.ClusterRole) {
@@ -40,9 +39,7 @@ func TestRoles(t *testing.T) {
 	has := func(want string) func() string {
 		return func() string {
 			var r rbacv1.ClusterRole
-			if err := e.client.Get(t.Context(), roles, "", "collecting", &r); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.client.Get(t.Context(), roles, "", "collecting", &r))
 			var got []string
 			for _, rule := range r.Rules {
 				got = append(got, rule.Resources...)
@@ -95,23 +92,17 @@ func TestOneBadRoleDelaysNoOther(t *testing.T) {
 	roles := rbacv1.SchemeGroupVersion.WithResource("clusterroles")
 	collecting := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "collecting"}, AggregationRule: &rbacv1.AggregationRule{
 		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"collect": "yes"}}}}}
-	if err := e.client.Create(t.Context(), roles, "", collecting); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), roles, "", collecting))
 	e.run()
 	fastest := retryDelay
 	for i := range 5 {
 		one := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("one", i), Labels: map[string]string{"collect": "yes"}},
 			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{fmt.Sprint("r", i)}}}}
 		began := time.Now()
-		if err := e.client.Create(t.Context(), roles, "", one); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.client.Create(t.Context(), roles, "", one))
 		e.await("the rules", func() string {
 			var r rbacv1.ClusterRole
-			if err := e.client.Get(t.Context(), roles, "", "collecting", &r); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.client.Get(t.Context(), roles, "", "collecting", &r))
 			if len(r.Rules) != i+1 {
 				return fmt.Sprint(len(r.Rules))
 			}

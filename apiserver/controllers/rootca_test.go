@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,9 +26,7 @@ func TestRoots(t *testing.T) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: objects.NamespacesTable}
 	ns := &corev1.Namespace{}
 	ns.Name = "later"
-	if err := e.client.Create(t.Context(), namespaces, "", ns); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), namespaces, "", ns))
 	has := e.awaitRoots("later", want)
 	if text := has.Annotations[rootsAbout]; !strings.HasPrefix(text, "Contains a CA bundle ") {
 		t.Errorf("it says about itself: %q", text)
@@ -35,26 +34,20 @@ func TestRoots(t *testing.T) {
 
 	has.Data, has.Labels = map[string]string{"ca.crt": "mine", "more": "x"}, map[string]string{"of": "mine"}
 	has.Annotations = map[string]string{rootsAbout: "mine"}
-	if err := e.client.Update(t.Context(), mapsGVR, "later", rootsName, &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), mapsGVR, "later", rootsName, &has))
 	has = e.awaitRoots("later", want)
 	if has.Labels["of"] != "mine" || has.Annotations[rootsAbout] != rootsText {
 		t.Errorf("repaired, its metadata are %v", has.ObjectMeta)
 	}
 	has.Annotations = nil
-	if err := e.client.Update(t.Context(), mapsGVR, "later", rootsName, &has); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Update(t.Context(), mapsGVR, "later", rootsName, &has))
 	e.await("the annotation comes back", func() string {
 		if got := e.roots("later"); got.Annotations[rootsAbout] != rootsText {
 			return fmt.Sprint(got.Annotations)
 		}
 		return ""
 	})
-	if err := e.client.Delete(t.Context(), mapsGVR, "later", rootsName, has.UID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Delete(t.Context(), mapsGVR, "later", rootsName, has.UID))
 	e.awaitRoots("later", want)
 }
 

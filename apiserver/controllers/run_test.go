@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // leadership is a node that leads when a test says so.
@@ -119,9 +121,7 @@ func TestRestarts(t *testing.T) {
 				x.row.loop, runs = failing(x.fails, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
 				defer cancel()
-				if err := managerOf(&lines, seen, x.row).Run(ctx, newLeadership(true)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, managerOf(&lines, seen, x.row).Run(ctx, newLeadership(true)))
 				failures := min(x.fails, x.runs)
 				said := 0
 				if x.line != "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,13 +17,9 @@ func TestRepairClaims(t *testing.T) {
 	e := newEnv(t, Config{})
 	made := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}
 	made.Name = "a"
-	if err := e.client.Create(t.Context(), servicesResource, "default", made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), servicesResource, "default", made))
 	var service corev1.Service
-	if err := e.client.Get(t.Context(), servicesResource, "default", "a", &service); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Get(t.Context(), servicesResource, "default", "a", &service))
 	ip := service.Spec.ClusterIP
 	// As a node leaves it that dies between the entries of a write.
 	e.write(&proto.Write{Table: builtin.NodePortsTable, Key: "32000", Op: proto.Op_OP_PUT, Value: []byte("{}")})
@@ -31,14 +28,10 @@ func TestRepairClaims(t *testing.T) {
 	const foreign = "10.0.0.200"
 	address := &networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "z"}}}
 	address.Name = foreign
-	if err := e.client.Create(t.Context(), networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", address); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.client.Create(t.Context(), networkingv1.SchemeGroupVersion.WithResource("ipaddresses"), "", address))
 	c := &claimRepair{base: e.base, orphanAge: time.Nanosecond}
 	e.await("rows are repaired", func() string { // found in one round, removed in a later one
-		if err := c.repair(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.repair(t.Context()))
 		if ports := e.keys(builtin.NodePortsTable); len(ports) != 1 {
 			return "ports " + ports[0] + "..."
 		}

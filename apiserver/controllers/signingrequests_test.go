@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/internal/must"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,21 +30,15 @@ import (
 func newAuthority(t *testing.T) *authority.CertificateAuthority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &authority.CertificateAuthority{Certificate: cert, PrivateKey: key}
 }
 
@@ -73,34 +68,26 @@ type asks struct {
 func (e *env) ask(name string, a asks) {
 	e.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: a.cn}, DNSNames: a.dns, IPAddresses: a.ips, URIs: a.uris}
 	if a.org != "" {
 		template.Subject.Organization = strings.Split(a.org, ",")
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 		SignerName: a.signer, Usages: a.usages, ExpirationSeconds: a.seconds,
 	}}
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(csr)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	res := e.objects.Kinds().Lookup(requestsGVR)
 	tree["kind"], tree["apiVersion"] = res.Kind, res.GroupVersion().String()
 	model, err := objects.ModelOf(res)
 	if err == nil {
 		_, err = model.Fit(tree)
 	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	o := e.objects.System(e.t.Context(), res, "", name, "create")
 	o.User = &auth.User{Name: a.user, Groups: []string{a.group}}
 	if _, err := o.Create(tree); err != nil {
@@ -111,9 +98,7 @@ func (e *env) ask(name string, a asks) {
 func (e *env) request(name string) *certificatesv1.CertificateSigningRequest {
 	e.t.Helper()
 	csr := new(certificatesv1.CertificateSigningRequest)
-	if err := e.client.Get(e.t.Context(), requestsGVR, "", name, csr); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, e.client.Get(e.t.Context(), requestsGVR, "", name, csr))
 	return csr
 }
 
@@ -127,9 +112,7 @@ func (e *env) setCondition(name string, kind certificatesv1.RequestConditionType
 		},
 		decided: func(*certificatesv1.CertificateSigningRequest) {},
 	}
-	if err := q.write(e.t.Context(), name); err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, q.write(e.t.Context(), name))
 }
 
 // stateOf says what has become of a request: its conditions, and whether it is signed.
@@ -223,9 +206,7 @@ func (e *env) checkSigned(csr *certificatesv1.CertificateSigningRequest, a asks)
 	e.t.Helper()
 	block, _ := pem.Decode(csr.Status.Certificate)
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	authority := e.manager.cfg.Signing.Authority.Certificate
 	if err := cert.CheckSignatureFrom(authority); err != nil {
 		e.t.Error(err)

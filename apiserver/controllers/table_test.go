@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestSelect: what a list enables. "all but" is of all that there are; "only" is beside those that a
@@ -77,9 +78,7 @@ func selected(pass func(controller) bool) string {
 // TestDocs: what --controllers names is described where operators read, in the order of the table.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, section, ok := strings.Cut(string(text), "\n### Controllers\n")
 	if !ok {
 		t.Fatal("docs/operations.md has no section Controllers")

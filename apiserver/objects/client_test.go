@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,7 @@ func TestClient(t *testing.T) {
 	c, ctx := objects.NewClient(s.Store.Store), t.Context()
 	maps := apischema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "x"}}, Data: map[string]string{"k": "v"}}
-	if err := c.Create(ctx, maps, "default", made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Create(ctx, maps, "default", made))
 	if err := c.Create(ctx, maps, "default", made); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("created again: %v", err)
 	}

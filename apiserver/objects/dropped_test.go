@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -52,9 +53,7 @@ func TestExactReadOfADroppedTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Memory.Compact(t.Context(), s.Memory.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Memory.Compact(t.Context(), s.Memory.Applied()))
 	}
 	close(ended)
 	reading.Wait()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -22,13 +23,9 @@ func TestTypedAsJSON(t *testing.T) {
 		}},
 	} {
 		got, err := json.Marshal(runtime.RawExtension{Object: &typed{&unstructured.Unstructured{Object: obj}, ""}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, err := json.Marshal(runtime.RawExtension{Object: &unstructured.Unstructured{Object: obj}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if inOrder(t, got) != inOrder(t, want) {
 			t.Errorf("it is %s, want %s", got, want)
 		}
@@ -41,13 +38,9 @@ func TestTypedAsJSON(t *testing.T) {
 func inOrder(t *testing.T, raw []byte) string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, &v))
 	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }
 

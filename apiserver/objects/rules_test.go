@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -45,9 +46,7 @@ func TestBasis(t *testing.T) {
 				s.Play("create configmaps default/ {\"metadata\":{\"name\":\"c\"}}\ncreate pods default/ " + pod)
 				state := s.Memory.State()
 				v, err := state.Table("pods").Get("default/p", state.Applied())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				by := &allowedBy{Object: auth.Object{Table: "pods", Key: v.Key, UID: v.UID}}
 				o := s.System(t.Context(), s.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}), "default", "c", "delete")
 				o.Client, o.DecidedAt, o.Requester = true, state.Applied(), by

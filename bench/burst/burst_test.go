@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // serve is a burst at a server of the test.
@@ -54,16 +55,12 @@ func TestLost(t *testing.T) {
 			})
 			b.watches = []*watch{{seen: map[uint64]struct{}{}, whole: make(chan struct{})}}
 			b.watches[0].event([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}`))
-			if err := b.awaitBegun(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.awaitBegun(t.Context()))
 			for revision := range strings.FieldsSeq(c.events) {
 				b.watches[0].event([]byte(`{"object":{"metadata":{"resourceVersion":"` + revision + `"}}}`))
 			}
 			for i, revision := range []int{5, 9} {
-				if err := b.acknowledged("d-0", fmt.Sprintf("1-%d", i+1), fmt.Appendf(nil, `{"resourceVersion":"%d"}`, revision), time.Millisecond); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.acknowledged("d-0", fmt.Sprintf("1-%d", i+1), fmt.Appendf(nil, `{"resourceVersion":"%d"}`, revision), time.Millisecond))
 			}
 			lost, err := b.lost(t.Context())
 			if err != nil || (len(lost) > 0) != (c.want != "") || len(lost) > 0 && !strings.Contains(lost[0], c.want) {
@@ -207,9 +204,7 @@ func TestValidate(t *testing.T) {
 		"--timeout":   func(o *Options) { o.Timeout = 0 },
 	} {
 		o := DefaultOptions()
-		if err := o.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, o.Validate())
 		change(&o)
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // server is an API server that knows ConfigMaps, and answers the requests for which refuse returns a code with that.
@@ -97,15 +98,11 @@ func TestChurn(t *testing.T) {
 			roots := x509.NewCertPool()
 			roots.AddCert(h.Certificate())
 			target := client.Cluster{Nodes: []client.Node{{Name: "n1", API: h.URL, PID: os.Getpid()}}, TLS: &tls.Config{RootCAs: roots}, Dir: t.TempDir()}
-			if err := os.Mkdir(filepath.Join(target.Dir, "n1"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(filepath.Join(target.Dir, "n1"), 0o700))
 			o := DefaultOptions()
 			o.Writes, o.Objects, o.Clients, o.Rest, o.Every = 500, 33, 4, 0, 100*time.Millisecond
 			r, err := Run(t.Context(), target, o, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			last := r.Samples[len(r.Samples)-1]
 			if s.cleaned != 3 {
 				t.Errorf("asked to delete all %d times", s.cleaned)
@@ -188,20 +185,14 @@ func TestFilesOf(t *testing.T) {
 	dir := t.TempDir()
 	for name, written := range map[string]int{"state.db": 1, "state.db.new": 2, "raft-log/0001.log": 4, "raft-log/1.spare": 8, "raft.db": 16, "pki/api.key": 32} {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(strings.Repeat("x", written<<20)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must.OK(t, os.WriteFile(file, []byte(strings.Repeat("x", written<<20)), 0o600))
 		if err := os.Truncate(file, 1<<30); err != nil { // a hole behind it
 			t.Fatal(err)
 		}
 	}
 	f, err := filesOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, c := range map[string][2]int64{"state": {f.State, 3}, "log": {f.Log, 4}, "spare": {f.Spare, 8}, "rest": {f.Rest, 48}, "sum": {f.Sum(), 63}} {
 		if c[0] < c[1]<<20 || c[0] >= (c[1]+1)<<20 {
 			t.Errorf("%s: %d bytes, want %d MiB", name, c[0], c[1])
@@ -223,23 +214,17 @@ func TestReport(t *testing.T) {
 		r.add(s)
 	}
 	var table, csv, svg strings.Builder
-	if err := r.Doc().WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Doc().WriteTable(&table))
 	for _, want := range []string{"30/s", "third, at most   12.0      11.0", "second third   32.0      31.0", "last third   62.0      61.0", "in the end   72.0      71.0", "24.00 bytes for each"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, &table)
 		}
 	}
-	if err := r.WriteCSV(&csv); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteCSV(&csv))
 	if lines := strings.Split(strings.TrimSpace(csv.String()), "\n"); len(lines) != 17 || !strings.HasPrefix(lines[16], "35.0,700,0,3145728,0,n2,74448896,1048576,0,0,7340032") {
 		t.Errorf("%d lines:\n%s", len(lines), &csv)
 	}
-	if err := r.WriteSVG(&svg); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteSVG(&svg))
 	for _, x := range series {
 		if !strings.Contains(svg.String(), ">"+x.name+"</text>") || strings.Count(svg.String(), `class="curve fine `+x.class+`"`) != 1 {
 			t.Errorf("the drawing has no curve %s", x.name)

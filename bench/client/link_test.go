@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestLink: a connection that is gone, as servers close idle ones, is another one with the next request.
@@ -24,12 +26,8 @@ func TestLink(t *testing.T) {
 	for i := range from {
 		if i == 2 {
 			conn, err := l.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, conn.Close())
 		}
 		if _, err := l.Do(t.Context(), Request{Method: http.MethodGet, Path: "/"}, &from[i]); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/bench/report"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestRank: the values of published tables of Mann and Whitney's test, two-sided at 0.05,
@@ -77,20 +78,12 @@ func setOf(t *testing.T, name string, reports ...[]byte) *Set {
 	dir := filepath.Join(t.TempDir(), name)
 	for i, raw := range reports {
 		sub := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.MkdirAll(sub, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(sub, "load.json"), raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(sub, 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(sub, "load.json"), raw, 0o644))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "other.json"), []byte(`{"a":1}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte(`{"a":1}`), 0o644))
 	s, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.Name = name
 	return s
 }
@@ -106,9 +99,7 @@ func TestCompare(t *testing.T) {
 	}
 	compare := func(sets ...*Set) *Comparison {
 		c, err := Compare(sets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return c
 	}
 	old := setOf(t, "old", reportOf("a", 10, 11, 12), reportOf("a", 10.5, 11.5))
@@ -128,9 +119,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%d worse by 200 %%, %d untold", n, len(c.Untold()))
 	}
 	var table bytes.Buffer
-	if err := c.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.WriteTable(&table))
 	for _, want := range []string{"the commits differ: old: a · new: b", "A: old (5 runs)", "WORSE", "no difference that can be told", "by chance"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
@@ -168,9 +157,7 @@ func TestWarnings(t *testing.T) {
 	other = bytes.Replace(other, []byte(`"workers":32`), []byte(`"workers":8`), 1)
 	other = bytes.Replace(other, []byte(`"scenario":"get"`), []byte(`"scenario":"list"`), 1)
 	c, err := Compare([]*Set{setOf(t, "old", reportOf("a", 1, 2, 3, 4)), setOf(t, "new", other, reportOf("b", 1))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := strings.Join(c.Warnings, "\n")
 	for _, want := range []string{"the machines differ", "the settings differ", "the commits differ", "new is of more than one commit: a; b", "only new has list ops/s"} {
 		if !strings.Contains(all, want) {
@@ -191,9 +178,7 @@ func TestRead(t *testing.T) {
 		"broken.json": {`{"schema":"quorate.bench.modes/v1","cells":3}`, "cannot unmarshal"},
 	} {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(c.text), 0o644))
 		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -214,9 +199,7 @@ func TestFaultsAndModes(t *testing.T) {
 		`{"schema":"quorate.bench.faults/v1","options":{"faults":["kill:leader@5s+5s"]},"repeats":[{"faults":[{"kind":"kill","node":"n1","role":"leader","readyMs":7,"services":{"write":{"otherNodes":{"gapMs":250,"recoveredMs":300},"node":{"gapMs":6000}}}}]},{"faults":[{"kind":"kill","services":{"write":{"node":{"gapMs":7000}}}}]}]}`,
 		`{"schema":"quorate.bench.faults/v1","options":{"faults":["slow-disk=20ms:n1@5s+5s"]},"repeats":[{"faults":[{"kind":"slow-disk","node":"n1","services":{"write":{"otherNodes":{"gapMs":25,"while":{"count":0}},"node":{"gapMs":60,"while":{"count":9,"p50Ms":31,"p99Ms":40}}}}}]}]}`,
 	} {
-		if err := s.add([]byte(raw)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.add([]byte(raw)))
 	}
 	for _, c := range []struct {
 		row, figure string

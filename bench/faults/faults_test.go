@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
 	"github.com/quorate/quorate/bench/report/reporttest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 const ms = time.Millisecond
@@ -121,9 +122,7 @@ func TestOne(t *testing.T) {
 		{"slow-disk=5ms:n1@1ms+30ms", "slow n1 5ms, slow n1 0s"},
 	} {
 		f, err := ParseFault(c.fault)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		o := DefaultOptions()
 		space := &probe.Space{Namespace: "x", Ledger: probe.NewLedger(1)}
 		target := Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1", API: "https://127.0.0.1:1"}}, TLS: &tls.Config{}}}
@@ -308,9 +307,7 @@ func TestSlowDisk(t *testing.T) {
 		t.Errorf("delayed: %+v of %+v", d, rep.Repeats[1].Faults[0])
 	}
 	var table, page bytes.Buffer
-	if err := errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page)))
 	for _, want := range []string{"slow-disk=20ms:leader@5s+5s (n1 leader)", "40.5 / 41 syncs took longer", "latency meanwhile", "31.0 / 31.0", "; the kernel asks this program before each sync\n"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
@@ -330,9 +327,7 @@ func TestForms(t *testing.T) {
 	rep := sampleReport(t)
 	var table, page, raw, csv bytes.Buffer
 	for _, err := range []error{rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteJSON(&raw), rep.WriteCSV(&csv)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	for _, want := range []string{"kill:leader@5s+5s (n1 leader)", "251 / 301", "never", "missed  Every node came back: 2 of 4", "in the first repeat:", "nothing served on the node: Writes: 6001 ms from 0.00 on", "ok      No acknowledged write is lost"} {
 		if !strings.Contains(table.String(), want) {

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestMain lets the test binary be the bare server, as the program itself can be.
@@ -29,9 +30,7 @@ func TestMain(m *testing.M) {
 
 func TestBareServer(t *testing.T) {
 	s, err := startBare(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := newBench(Options{Workers: 8, Objects: 100, Namespace: "n"}, &Target{}, s.conns)
 	got := newTally(1)
 	closedLoop(t.Context(), 8, 50*time.Millisecond, got, b.closed(&row{verb: get}, 8))
@@ -235,9 +234,7 @@ func TestEtcdRefuses(t *testing.T) {
 			o.Mix, _ = ParseMix(c.mix)
 		}
 		chosen, err := o.chosen()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		can, err := etcd.check(chosen, c.rows == "all")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s%s: %v, want %q", c.rows, c.mix, err, c.want)
@@ -295,9 +292,7 @@ func TestVerdict(t *testing.T) {
 		if err := r.Doc().WriteTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
 			t.Errorf("%s: %v in\n%s", c.what, err, table.String())
 		}
-		if err := report.WriteJSON(&raw, r); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, report.WriteJSON(&raw, r))
 		if back, err := parseReport("x", raw.Bytes()); err != nil || back.Rows[0].CPU != r.Rows[0].CPU {
 			t.Errorf("%s: %v in %s", c.what, err, raw.String())
 		}
@@ -331,9 +326,7 @@ func TestAgainst(t *testing.T) {
 		{ours(501, 0), "ABOVE LIMIT", true}, {ours(100, 1), "ERRORS", true},
 	} {
 		var b strings.Builder
-		if err := c.ours.WriteAgainst(&b, peer); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.ours.WriteAgainst(&b, peer))
 		if got := c.ours.FailedBeside(peer); got != c.failed || !strings.Contains(b.String(), c.want) {
 			t.Errorf("failed %v, want %v and %q in\n%s", got, c.failed, c.want, b.String())
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // evenly is measure.Pace in virtual time, without chance: its timer is Go's, which is exact
@@ -161,9 +162,7 @@ func TestSweepFindsTheKnee(t *testing.T) {
 				return SweepPoint{Rate: rate, Due: got.due, PerSecond: r.PerSecond, Errors: r.Errors, Unsent: r.Unsent, Latency: r.Latency, due: float64(got.due) / got.elapsed.Seconds()}, nil
 			}}
 			out, err := s.run(t.Context(), first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return out
 		}
 		got := sweep(100*time.Millisecond, 100, nil)

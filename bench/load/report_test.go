@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report/reporttest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // everything is a report with all that a report can have.
@@ -90,9 +91,7 @@ func TestMemoryBeside(t *testing.T) {
 			peer.ProportionalBytes, peer.AnonymousBytes, peer.RestProportionalBytes, peer.RestAnonymousBytes = 6<<28, 1<<28, 3<<27, 1<<27
 		}
 		var table bytes.Buffer
-		if err := ours.WriteAgainst(&table, peer); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ours.WriteAgainst(&table, peer))
 		var got []string
 		for line := range strings.Lines(table.String()) {
 			if strings.Contains(line, "MiB") {
@@ -111,9 +110,7 @@ func TestForms(t *testing.T) {
 	r := everything(t)
 	r.Goals = false
 	var table, page, csv, svg bytes.Buffer
-	if err := errors.Join(r.Doc().WriteTable(&table), r.Doc().WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(r.Doc().WriteTable(&table), r.Doc().WriteHTML(&page), r.WriteCSV(&csv), r.WriteSVG(&svg)))
 	for _, want := range []string{"of them update", "get, resourceVersion unset (cut short)", "← the knee", "The knee is at 100/s; at 200/s: 10 % of the operations failed", "get: 2 errors, the first: refused", "mix: due and not sent: 2 operations", "It was stopped before its end", "n1+n2"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
@@ -156,9 +153,7 @@ func TestHistograms(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "load-mix-update.hgrm"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	var value, percentile float64
 	var count int64

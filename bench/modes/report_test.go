@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/bench/probe"
 	"github.com/quorate/quorate/bench/report"
 	"github.com/quorate/quorate/bench/report/reporttest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // sample is a report of two nodes with everything in it.
@@ -234,9 +235,7 @@ func TestUnits(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var buf bytes.Buffer
-	if err := sample(t).Doc().WriteTable(&buf); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, sample(t).Doc().WriteTable(&buf))
 	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", " 5 %", "BROKEN  Every request was answered: 1 error; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
 		if !strings.Contains(buf.String(), want) {
 			t.Errorf("no %q in\n%s", want, buf.String())
@@ -248,9 +247,7 @@ func TestTable(t *testing.T) {
 func TestFiles(t *testing.T) {
 	r := sample(t)
 	var csv bytes.Buffer
-	if err := r.WriteCSV(&csv); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteCSV(&csv))
 	lines := strings.Split(strings.TrimSpace(csv.String()), "\n")
 	if len(lines) != 1+2*len(r.Cells) {
 		t.Errorf("%d lines", len(lines))
@@ -275,9 +272,7 @@ func TestFiles(t *testing.T) {
 func TestPage(t *testing.T) {
 	r := sample(t)
 	var buf bytes.Buffer
-	if err := r.Doc().WriteHTML(&buf); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Doc().WriteHTML(&buf))
 	page := buf.String()
 	raw := reporttest.Page(t, page, 2+4+1+2+2, "<b>n2</b>", "'<script>")
 	for _, want := range []string{"Most Recent is never stale", "leader n1", "follower n2", "prefers-color-scheme: dark", "BROKEN"} {

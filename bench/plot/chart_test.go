@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestChart: what cannot be drawn is a gap, and no place of its own.
@@ -61,9 +63,7 @@ func TestFile(t *testing.T) {
 	rows := []Range{{Group: true, Name: "<g>", Floor: 1}, {Name: "<r>", Tip: "<t>", From: 1, Most: 2, To: 3, Dots: []Value{{X: 1, Tip: "<d>"}}}}
 	for _, drawing := range []template.HTML{c.Draw(), Ranges("<title>", "<ms>", 360, 100, rows)} {
 		var b bytes.Buffer
-		if err := WriteSVG(&b, drawing); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, WriteSVG(&b, drawing))
 		for d := xml.NewDecoder(&b); ; {
 			token, err := d.Token()
 			if err == io.EOF {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,17 +34,11 @@ func TestReadAgain(t *testing.T) {
 		event(after, "ResponseComplete", "watch", "/api/v1/nodes?resourceVersion=0&watch=true", "kwok", "429"),
 		event(after, "ResponseComplete", "list", "/api/v1/pods", "quorate-bench-pods", "200"),
 	}
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	at, err := time.Parse(time.RFC3339, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	relists, wentOn, err := readAgain([]string{file}, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(relists[manager]) != 0 || len(relists[scheduler]) != 2 || len(relists[kwok]) != 2 || len(relists) != 2 {
 		t.Errorf("read again: %v", relists)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/plot"
 	"github.com/quorate/quorate/bench/report/reporttest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // everything has a block of each sort, with what others have written in all of them.
@@ -27,18 +28,14 @@ func everything(t *testing.T) *Doc {
 func TestDoc(t *testing.T) {
 	d := everything(t)
 	var page, text, raw bytes.Buffer
-	if err := d.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.WriteHTML(&page))
 	reporttest.Page(t, page.String(), 2, "<b>x", "<b>l", "<b>h", "<b>t", "<b>e", "<b>k", "<b>c", "<b>d", "<b>f", "<b>n", "<b>m", "<b>v", "'<script>", "terminal alone")
 	for _, want := range []string{"<title>Quorate: n</title>", "&lt;b&gt;l&lt;/b&gt;", "commit abc", "<details open><summary>folded</summary>", "<h2>page alone</h2>", `<td class="zero">0</td>`, `<span class="c-any"><i></i></span>`} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in\n%s", want, page.String())
 		}
 	}
-	if err := d.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.WriteTable(&text))
 	_, shown, _ := strings.Cut(text.String(), "\n\n")
 	if want := `<b>l</b>
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/report/reporttest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // sample is a report with everything in it: gets cost the same at each size, lists in proportion.
@@ -61,9 +62,7 @@ func TestGrowth(t *testing.T) {
 func TestForms(t *testing.T) {
 	rep := sample(t)
 	var table, page, lines bytes.Buffer
-	if err := errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteCSV(&lines)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(rep.Doc().WriteTable(&table), rep.Doc().WriteHTML(&page), rep.WriteCSV(&lines)))
 	for _, want := range []string{"10000 ConfigMaps", "Exponents of growth", "requests to the webhook 1234, each took 5.12 ms", "the first error: refused", "10.5 s in the median", "another client gets one object 20 times"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestFills: what is replaced in copies has the same length, and no two copies have the same key
@@ -78,9 +80,7 @@ func TestConverter(t *testing.T) {
 		t.Helper()
 		body := fmt.Sprintf(`{"request":{"uid":"u1","desiredAPIVersion":"scale.quorate.example/%s","objects":[%s,%[2]s]}}`, version, object)
 		resp, err := hook.server.Client().Post(hook.server.URL, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		var answer struct {
 			Response struct {

@@ -313,6 +313,8 @@ var rooms = map[string]room{
 	"internal/facts": {reach: noKubernetes, tests: true},
 	// What benchmarks report beside the clock.
 	"internal/cputime": {direct: noHTTP, reach: noKubernetes, tests: true},
+	// How tests end at errors.
+	"internal/must": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// Where tests of databases keep their files.
 	"internal/memdir": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// The other ends of connections: servers, proxies and kubeconfigs.

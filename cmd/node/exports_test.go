@@ -30,6 +30,7 @@ var forOthers = map[string]string{
 	"internal/cputime":              "benchmarks",
 	"internal/facts":                "tests of what upstream publishes",
 	"internal/memdir":               "tests of databases",
+	"internal/must":                 "tests",
 	"internal/pipes":                "tests of transports",
 	"internal/standins":             "tests of connections",
 	"test":                          "tests",

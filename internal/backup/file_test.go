@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -17,9 +18,7 @@ import (
 // followed.
 func TestSaveLeavesOthersAlone(t *testing.T) {
 	db, err := disk.Open(t.TempDir(), disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	var whole bytes.Buffer
 	if _, err := db.WriteBackup(&whole, &proto.Backup{NodeName: "n1"}); err != nil {
@@ -28,9 +27,7 @@ func TestSaveLeavesOthersAlone(t *testing.T) {
 	stream, dir := whole.Bytes(), t.TempDir()
 	mine, link, pipe := filepath.Join(dir, "mine"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
 	for _, err := range []error{os.WriteFile(mine, []byte("mine"), 0o644), os.Symlink(mine, link), syscall.Mkfifo(pipe, 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	for file, want := range map[string]string{
 		link: "a symbolic link", pipe: "a named pipe", dir: "is a directory", "/dev/null": "a device", filepath.Join(mine, "x"): "not a directory",

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestIsStream: the journal is what systemd says it is, and not a file that its service writes to instead.
@@ -14,14 +16,10 @@ func TestIsStream(t *testing.T) {
 	var streams [2]string
 	for i := range files {
 		f, err := os.Create(filepath.Join(t.TempDir(), "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { f.Close() })
 		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		st := info.Sys().(*syscall.Stat_t)
 		files[i], streams[i] = f, fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 	}

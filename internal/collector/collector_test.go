@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func TestPercent(t *testing.T) {
@@ -107,12 +109,8 @@ func TestGroupLimit(t *testing.T) {
 	} {
 		root := t.TempDir()
 		for name, content := range c.files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
+			must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o600))
 		}
 		if got := groupLimit(root); got != c.want {
 			t.Errorf("%s: %d, want %d", what, got, c.want)
@@ -126,12 +124,8 @@ func TestMemory(t *testing.T) {
 	for name, content := range map[string]string{
 		"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "500\n", "sys/fs/cgroup/a/b/memory.max": "max\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
+		must.OK(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o600))
 	}
 	for what, c := range map[string]struct {
 		root                     string

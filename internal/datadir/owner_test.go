@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestCheckUser: root is refused on the directory of another user, also on one that is not there yet.
@@ -24,9 +26,7 @@ func TestCheckUser(t *testing.T) {
 			if os.Geteuid() != 0 {
 				return // others cannot give directories away; they are not what this is about
 			}
-			if err := os.Chown(dir, int(c.owner), -1); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chown(dir, int(c.owner), -1))
 			err := checkUserIs(c.euid, "quorate recover --data-dir "+c.dir, c.dir)
 			if refused := c.euid == 0 && c.owner != 0; (err != nil) != refused || refused && !strings.Contains(err.Error(), dir+" belongs to another user, and this is root") {
 				t.Errorf("%v", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/quorate/quorate/internal/must"
 	admissionv1 "k8s.io/api/admission/v1"
 	v2 "k8s.io/api/apidiscovery/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -40,9 +41,7 @@ func TestCost(t *testing.T) {
 	} {
 		before := allocated()
 		into := x.into()
-		if err := json.Unmarshal(x.text, into); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(x.text, into))
 		taken, cost := int64(allocated()-before), Cost(x.text)
 		if taken > cost*3/2 || taken < cost/16 {
 			t.Errorf("%s: %d KiB are taken, %d counted", x.name, taken>>10, cost>>10)
@@ -71,9 +70,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("more than it may: %v", err)
 		}
 		first, err := r.Take(t.Context(), 4, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		got := make(chan error)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/node"
 )
 
@@ -21,9 +22,7 @@ var update = flag.Bool("update", false, "write docs/clients.md and testdata/line
 // TestTable: flags.txt, the functions and docs/clients.md agree.
 func TestTable(t *testing.T) {
 	all, err := parseFlags(flagsText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := map[string]bool{}
 	for i, f := range all {
 		names[f.name] = true
@@ -58,9 +57,7 @@ func TestTable(t *testing.T) {
 	b.WriteString("\n")
 	path := "../../docs/clients.md"
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	is, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
@@ -72,9 +69,7 @@ func TestTable(t *testing.T) {
 	if !*update {
 		t.Fatalf("the table in %s is another one: go test ./internal/kubeapiserver -update", path)
 	}
-	if err := os.WriteFile(path, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(before+begin+b.String()+end+after), 0o644))
 }
 
 // sample is a value of each type, as upstream writes it; a bool also stands alone.
@@ -89,9 +84,7 @@ var sample = map[string][]string{
 // TestTypes: each flag takes values of its type, and no others.
 func TestTypes(t *testing.T) {
 	all, err := parseFlags(flagsText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range all {
 		if f.name == "help" {
 			continue
@@ -124,20 +117,14 @@ func TestTypes(t *testing.T) {
 // that its help shows, and shows no other.
 func TestComplete(t *testing.T) {
 	program, err := filepath.Abs("../../bin/kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := os.Stat(program); err != nil {
 		t.Skipf("%v: make peers", err)
 	}
 	help, err := exec.Command(program, "--help").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := parseFlags(flagsText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shown := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)(?: (\S+))?  `).FindAllStringSubmatch(string(help), -1) {
 		shown[m[1]] = m[2]
@@ -172,9 +159,7 @@ func TestComplete(t *testing.T) {
 func TestLines(t *testing.T) {
 	const path = "testdata/lines.txt"
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got strings.Builder
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") || line == "\n" {
@@ -191,9 +176,7 @@ func TestLines(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s says something else; if that is meant: go test ./internal/kubeapiserver -update\n%s", path, cmp.Diff(string(text), got.String()))
 	}
-	if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(got.String()), 0o644))
 }
 
 func outcome(args []string) string {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,25 +33,17 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			dir := filepath.Join(os.TempDir(), temporaryPrefix+"1")
-			if err := os.MkdirAll(filepath.Join(dir, "n1"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Join(dir, "n1"), 0o700))
 			if x.lock {
 				f, err := os.Create(filepath.Join(dir, lockName))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer f.Close()
 				if x.locked {
-					if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 				}
 			}
 			at := time.Now().Add(-x.age)
-			if err := os.Chtimes(dir, at, at); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chtimes(dir, at, at))
 			sweep()
 			if _, err := os.Stat(filepath.Join(dir, "n1")); errors.Is(err, fs.ErrNotExist) == x.stays {
 				t.Errorf("%v, stays: %v", err, x.stays)
@@ -63,30 +56,20 @@ func TestSweep(t *testing.T) {
 func TestRemoveLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "place")
 	p, err := take(&place{dir: dir, temporary: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range 50 {
-		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700))
 	}
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer unix.Close(fd)
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.leave(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.leave())
 	b := make([]byte, 16<<10)
 	n, err := unix.Read(fd, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := bytes.Split(b[:n], []byte(lockName+"\x00"))
 	if len(seen) != 2 || bytes.Count(seen[0], []byte{0, 0, 0}) < 50 {
 		t.Fatalf("%d events of the lock, and before them not those of all others: %q", len(seen)-1, b[:n])

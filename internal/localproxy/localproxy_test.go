@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +42,7 @@ type fake struct {
 func newFake(t *testing.T) *fake {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &fake{Listener: l}
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -89,9 +88,7 @@ func run(t *testing.T, cfg Config, fakes ...*fake) (*Balancer, string) {
 	}
 	b := New(cfg)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- b.Run(ctx, l) }()
@@ -114,16 +111,12 @@ type client struct {
 func connect(t *testing.T, at string) *client {
 	t.Helper()
 	c, err := net.Dial("tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	in := bufio.NewReader(c)
 	name, err := in.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &client{c, in, strings.TrimSpace(name)}
 }
 
@@ -240,9 +233,7 @@ func TestItself(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
 		t.Run(listen, func(t *testing.T) {
 			l, err := net.Listen("tcp", listen)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			counted := &counting{Listener: l}
 			_, port, _ := net.SplitHostPort(l.Addr().String())
 			itself, named := "127.0.0.1:"+port, "localhost:"+port
@@ -390,9 +381,7 @@ func TestNodesChange(t *testing.T) {
 		t.Errorf("connected to %s", c.node)
 	}
 	third, err := net.Dial("tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer third.Close()
 	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a third connection was passed")
@@ -535,9 +524,7 @@ func TestMembers(t *testing.T) {
 	start := func(nodes []string) (*Balancer, func()) {
 		b := New(Config{Nodes: nodes, Every: 50 * time.Millisecond})
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		m := &Members{Kubeconfig: kubeconfig, File: file, Balancer: b, Log: slog.New(slog.DiscardHandler)}
 		var wg sync.WaitGroup
@@ -570,9 +557,7 @@ func TestMembers(t *testing.T) {
 	}
 
 	kept, err := ReadMembers(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.set(self)
 	b, stop = start(append(kept, "127.0.0.1:1"))
 	standins.Await(t, "the list was not read by the nodes of the file", func() bool { return slices.Equal(b.Nodes(), []string{self}) })
@@ -593,9 +578,7 @@ func TestReadMembers(t *testing.T) {
 		strings.Repeat(" ", maxFile+1):  file,
 		`{"version":1,"nodes":["a:1"` + strings.Repeat(`,"a:1"`, maxNodes) + `]}`: "at most",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := ReadMembers(file)
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file)) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)

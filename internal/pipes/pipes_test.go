@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestLayer dials what accepts, what does not, what is closed and what never was.
@@ -31,9 +33,7 @@ func TestLayer(t *testing.T) {
 			}
 		}()
 		c, err := b.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "hello" {
 			t.Errorf("read %q, %v", got, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"sigs.k8s.io/yaml"
 )
 
@@ -22,12 +23,8 @@ func optionsIn(dir string) Options {
 func openPlayground(t *testing.T, o Options) *cluster {
 	t.Helper()
 	c, err := openCluster(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.write(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.write())
 	return c
 }
 
@@ -35,13 +32,9 @@ func openPlayground(t *testing.T, o Options) *cluster {
 func settingsOf(t *testing.T, c *cluster, n *Node) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(n.settingsFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var raw map[string]any
-	if err := yaml.UnmarshalStrict(b, &raw); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.UnmarshalStrict(b, &raw))
 	out := map[string]string{}
 	for name, value := range raw {
 		out[name] = strings.ReplaceAll(strings.Trim(fmt.Sprint(value), "[]"), " ", ",")
@@ -120,9 +113,7 @@ func TestOpenClusterKeeps(t *testing.T) {
 	o.Set = []string{"snapshot-entries=77"}
 	first := openPlayground(t, o)
 	secret, err := os.ReadFile(filepath.Join(dir, "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o.Nodes, o.APIPort, o.Set, o.Kubeconfig = 5, 30000, []string{"trailing-logs=88"}, filepath.Join(dir, "other")
 	second := openPlayground(t, o)
 	if len(second.Nodes) != 3 {
@@ -192,9 +183,7 @@ func TestDamagedClusterFile(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		content := strings.ReplaceAll(x.content, "DIR", dir)
-		if err := os.WriteFile(clusterFile(dir), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(clusterFile(dir), []byte(content), 0o600))
 		if _, err := openCluster(optionsIn(dir)); err == nil || errors.Is(err, ErrNone) || !strings.Contains(err.Error(), x.want) ||
 			!errors.Is(err, errMoved) && !strings.Contains(err.Error(), "rm -r "+dir) {
 			t.Errorf("%s: %v, want %q in it", x.content, err, x.want)
@@ -209,17 +198,13 @@ func TestDamagedClusterFile(t *testing.T) {
 func TestOpenClusterOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{lockFile, "lost+found"} { // ours, and a file system's
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	if _, err := planCluster(optionsIn(dir)); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	if _, err := openCluster(optionsIn(dir)); err == nil || !strings.Contains(err.Error(), "not empty: it has a, b, c and 2 more.") {
 		t.Errorf("got %v", err)
@@ -232,13 +217,9 @@ func TestOpenClusterOfOthers(t *testing.T) {
 // pretendData writes what a node notes of its cluster.
 func pretendData(t *testing.T, n *Node, cluster string) {
 	t.Helper()
-	if err := os.MkdirAll(n.DataDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(n.DataDir, 0o700))
 	text := fmt.Sprintf(`{"version":1,"nodeID":"%032d","name":%q,"clusterID":%q}`, 1, n.Name, cluster)
-	if err := os.WriteFile(filepath.Join(n.DataDir, "node.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.DataDir, "node.json"), []byte(text), 0o600))
 }
 
 // TestOtherLayout: a playground that never formed, because a port was taken for instance,
@@ -248,9 +229,7 @@ func TestOtherLayout(t *testing.T) {
 	o.Set = []string{"snapshot-entries=77"}
 	first := openPlayground(t, o)
 	pretendData(t, first.Nodes[0], "") // started, and never part of a cluster
-	if err := os.WriteFile(first.Nodes[2].Log, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(first.Nodes[2].Log, nil, 0o600))
 
 	o.Nodes, o.Nonvoters, o.APIPort, o.Set = 1, 1, 30000, nil
 	o.Given = map[string]bool{"nodes": true, "nonvoters": true, "api-port": true}
@@ -300,9 +279,7 @@ func TestNextSteps(t *testing.T) {
 	out.Reset()
 	n := c.Nodes[1]
 	c.broken = map[*Node]error{n: exited{n, ": damaged data"}}
-	if err := os.Mkdir(n.DataDir+".aside", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(n.DataDir+".aside", 0o700))
 	c.printNextSteps(&out, time.Second, true)
 	for _, want := range []string{"Quorate is ready: 2 of 3 nodes in ", "\nn2 has exited: damaged data\n", "mv play/n2 play/n2.aside2\n", " member remove n2 --kubeconfig play/kubeconfig\n", " dev start n2 --data-dir play\n"} {
 		if !strings.Contains(out.String(), want) {
@@ -345,18 +322,14 @@ func TestRemove(t *testing.T) {
 	c := openPlayground(t, optionsIn(dir))
 	pretendData(t, c.Nodes[1], "one")
 	for _, name := range []string{lockFile, "mine.txt", "n4.log"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	left, err := c.remove()
 	if err != nil || strings.Join(left, " ") != "mine.txt n4.log" {
 		t.Errorf("left %q, %v", left, err)
 	}
 	for _, name := range left {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filepath.Join(dir, name)))
 	}
 	c = openPlayground(t, optionsIn(dir))
 	if left, err := c.remove(); err != nil || len(left) > 0 {
@@ -415,9 +388,7 @@ func TestReason(t *testing.T) {
 // TestWhy shows whole lines of this run alone, of a long log the last ones.
 func TestWhy(t *testing.T) {
 	n := &Node{Log: filepath.Join(t.TempDir(), "log")}
-	if err := os.WriteFile(n.Log, []byte("error: of the run before\n"+strings.Repeat("a line\n", whyBytes)+"the last line\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.Log, []byte("error: of the run before\n"+strings.Repeat("a line\n", whyBytes)+"the last line\n"), 0o600))
 	want := "; its last lines:\n" + strings.Repeat("  a line\n", whyLines-1) + "  the last line\nIts log: " + n.Log
 	n.logStart = int64(len("error: of the run before\n"))
 	if got := n.why(); got != want {

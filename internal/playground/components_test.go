@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -15,9 +16,7 @@ import (
 func TestControlPlaneOfExistingPlayground(t *testing.T) {
 	dir, programs := filepath.Join(t.TempDir(), "play"), t.TempDir()
 	for _, name := range pki.Components {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"), 0o755))
 	}
 	plane := []string{"kube-controller-manager-n1", "kube-controller-manager-n2", "kube-controller-manager-n3", "kube-scheduler-n1", "kube-scheduler-n2", "kube-scheduler-n3"}
 	for _, x := range []struct {
@@ -45,9 +44,7 @@ func TestControlPlaneOfExistingPlayground(t *testing.T) {
 		if err := c.planComponents(o); err != nil {
 			t.Fatalf("%s: %v", x.name, err)
 		}
-		if err := c.write(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.write())
 		_, _, err := c.split([]string{"nosuch"})
 		has := strings.Join(x.has[:len(x.has)-1], ", ") + " and " + x.has[len(x.has)-1]
 		if err == nil || !strings.HasPrefix(err.Error(), x.want) || !strings.HasSuffix(err.Error(), ": it has "+has) {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestLockPlayground: one at a time, also while others delete the directory's lock and
@@ -44,9 +46,7 @@ func TestLockPlaygroundGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	errHangup := errors.New("the terminal is gone")
 	unlock, err := lockPlayground(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer unlock()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errHangup)
 	defer cancel()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestLogs: the last lines of each node, in the order of their times; lines without one,
@@ -15,9 +17,7 @@ func TestLogs(t *testing.T) {
 	dir := t.TempDir()
 	node := func(name string, lines ...string) *Node {
 		n := &Node{Name: name, Log: filepath.Join(dir, name)}
-		if err := os.WriteFile(n.Log, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(n.Log, []byte(strings.Join(lines, "\n")), 0o600))
 		return n
 	}
 	a := node("n1", "time=01 a", "time=03 b", "  of b", "time=05 c", "")
@@ -44,9 +44,7 @@ func TestLogs(t *testing.T) {
 		{[]*Node{a, b, never}, -1, `n1 | time=01 a|n2 | {"time":"02","x":1}|n1 | time=03 b|n1 |   of b|n2 | time=04 e|n1 | time=05 c|n2 | time=06 the end is missing|`},
 	} {
 		var out strings.Builder
-		if err := (LogOptions{Tail: x.tail}).run(t.Context(), of(x.nodes), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (LogOptions{Tail: x.tail}).run(t.Context(), of(x.nodes), &out))
 		if got := strings.ReplaceAll(out.String(), "\n", "|"); got != x.want {
 			t.Errorf("the last %d of %d logs: %q, want %q", x.tail, len(x.nodes), got, x.want)
 		}
@@ -60,14 +58,10 @@ func TestLongLogs(t *testing.T) {
 	for i := range 20000 {
 		all = append(all, fmt.Sprintf("line %d", i))
 	}
-	if err := os.WriteFile(n.Log, []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(n.Log, []byte(strings.Join(all, "\n")+"\n"), 0o600))
 	for _, tail := range []int{1, 7000, 15000, 19999, 20000, 20001} {
 		var out strings.Builder
-		if err := (LogOptions{Tail: tail}).run(t.Context(), []*nodeLog{{file: n.Log}}, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, (LogOptions{Tail: tail}).run(t.Context(), []*nodeLog{{file: n.Log}}, &out))
 		if want := strings.Join(all[max(0, len(all)-tail):], "\n") + "\n"; out.String() != want {
 			t.Errorf("the last %d: got %d bytes, want %d", tail, out.Len(), len(want))
 		}
@@ -84,13 +78,9 @@ func TestFollowedLog(t *testing.T) {
 		{"one\ntwo\nthree\n", ""},
 		{"new\n", "new\n"},
 	} {
-		if err := os.WriteFile(log.file, []byte(x.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(log.file, []byte(x.content), 0o600))
 		var out strings.Builder
-		if err := showLogs([]*nodeLog{log}, &out, false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, showLogs([]*nodeLog{log}, &out, false))
 		if out.String() != x.shown {
 			t.Errorf("of %q it shows %q, want %q", x.content, out.String(), x.shown)
 		}
@@ -105,9 +95,7 @@ func TestKlogTime(t *testing.T) {
 		{"E1231 23:59:59.999999    1 main.go:1] x", "2027-01-01T00:00:01", "2026-12-31T23:59:59.999+01:00"},
 	} {
 		now, err := time.ParseInLocation("2006-01-02T15:04:05", x.now, zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m := klogTime.FindSubmatch([]byte(x.line))
 		if m == nil {
 			t.Fatalf("%s: no time", x.line)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 )
 
@@ -57,9 +58,7 @@ func TestLackOf(t *testing.T) {
 func pretend(t *testing.T, n *Node) int {
 	t.Helper()
 	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read line", n.DataDir + ".yaml"}, &os.ProcAttr{Files: []*os.File{pipeEnd(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = p.Kill()
 		_, _ = p.Wait()
@@ -71,9 +70,7 @@ func pretend(t *testing.T, n *Node) int {
 func pipeEnd(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		r.Close()
 		w.Close()

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestRemovedNode: a node that was removed from the cluster is not one to start: what the commands
@@ -15,15 +17,11 @@ func TestRemovedNode(t *testing.T) {
 	c := &cluster{dir: dir}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := &Node{Name: name, DataDir: filepath.Join(dir, name), Log: filepath.Join(dir, name+".log")}
-		if err := os.Mkdir(n.DataDir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(n.DataDir, 0o700))
 		c.Nodes = append(c.Nodes, n)
 	}
 	removed := []byte(`{"version": 1, "nodeID": "3", "said": "this node was removed from the cluster"}`)
-	if err := os.WriteFile(filepath.Join(c.Nodes[2].DataDir, "removed.json"), removed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.Nodes[2].DataDir, "removed.json"), removed, 0o600))
 	for _, run := range []struct {
 		running []*Node
 		ready   bool
@@ -43,9 +41,7 @@ func TestRemovedNode(t *testing.T) {
 			st.Nodes[i].Ready = st.Nodes[i].Running
 		}
 		var out bytes.Buffer
-		if err := st.Print(&out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, st.Print(&out))
 		if !strings.Contains(out.String(), run.want) || !strings.Contains(out.String(), "n3     removed") || st.Ready() != run.ready {
 			t.Errorf("ready: %v\n%s\nwant %q", st.Ready(), out.String(), run.want)
 		}
@@ -60,9 +56,7 @@ func TestRemovedNode(t *testing.T) {
 	none := &cluster{dir: dir, Nodes: c.Nodes[2:]}
 	st := none.status(t.Context())
 	var out bytes.Buffer
-	if err := st.Print(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, st.Print(&out))
 	if st.Ready() || !strings.Contains(out.String(), "0 of 0 nodes run, 0 ready\nRemoved from the cluster: n3\nBegin again without their data:  "+self()+" dev delete ") {
 		t.Errorf("ready: %v\n%s", st.Ready(), out.String())
 	}

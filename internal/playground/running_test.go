@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestRunningFromTheStart looks at processes from the moment they are started, when the kernel
@@ -21,9 +23,7 @@ func TestRunningFromTheStart(t *testing.T) {
 		cmd := exec.Command("sleep", "60")
 		cmd.Args = []string{n.DataDir + ".yaml", "60"} // coreutils' sleep does not ask for its name
 		cmd.Path, _ = exec.LookPath("sleep")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		n.PID = cmd.Process.Pid
 		alive := n.Running()
 		_ = cmd.Process.Kill()
@@ -52,9 +52,7 @@ func TestRefreshFromTheStart(t *testing.T) {
 	for range 300 {
 		cmd := exec.Command("sh", "-c", "kill -STOP $$", "node", "--config", n.DataDir+".yaml")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		pid := cmd.Process.Pid
 		n.PID = pid
 		c.refresh()
@@ -76,9 +74,7 @@ const holdsPort = "PLAYGROUND_TEST_HOLDS_PORT"
 func TestRunningUntilPortsAreFree(t *testing.T) {
 	if address := os.Getenv(holdsPort); address != "" {
 		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		// Memory takes the kernel a while to free, before the sockets.
 		memory := make([]byte, 64<<20)
 		for i := 0; i < len(memory); i += 4096 {
@@ -90,21 +86,15 @@ func TestRunningUntilPortsAreFree(t *testing.T) {
 	}
 	for range 20 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		address := l.Addr().String()
 		_ = l.Close()
 		n := &Node{DataDir: t.TempDir()}
 		cmd := exec.Command(os.Args[0], "-test.run=^TestRunningUntilPortsAreFree$", n.DataDir+".yaml")
 		cmd.Env = append(os.Environ(), holdsPort+"="+address)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, cmd.Start())
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestStop: paused nodes stop too, and what is gone already is no error. The
@@ -18,9 +20,7 @@ func TestStop(t *testing.T) {
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := &Node{Name: name, DataDir: filepath.Join(c.dir, name)}
 		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", "node", "--config", n.DataDir+".yaml")
-		if err := n.child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.child.Start())
 		n.PID = n.child.Process.Pid
 		go func() { _ = n.child.Wait() }() // ends with the process, which t.Context ends
 		for began := time.Now(); !n.Running(); runtime.Gosched() {
@@ -30,9 +30,7 @@ func TestStop(t *testing.T) {
 			}
 		}
 		if name != "n3" {
-			if err := n.processes().signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.processes().signal(syscall.SIGSTOP))
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
@@ -44,9 +42,7 @@ func TestStop(t *testing.T) {
 		t.Fatalf("n1 is %d, want %d; n2 is %d", c.Nodes[0].PID, gone, c.Nodes[1].PID)
 	}
 	var out strings.Builder
-	if err := c.stop(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.stop(t.Context(), &out))
 	for _, n := range c.Nodes {
 		if n.Running() || !strings.Contains(out.String(), n.Name+" has stopped\n") {
 			t.Errorf("%s runs: %t; said: %s", n.Name, n.Running(), out.String())

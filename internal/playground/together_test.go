@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestMakeDirectoryTogether: a directory that another command makes a playground of at the same time is
@@ -17,9 +19,7 @@ func TestMakeDirectoryTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := planCluster(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := c.write(); err != nil {

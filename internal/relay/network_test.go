@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // dialVariable is the address that a process of this test dials; it carries lines there and back.
@@ -53,9 +55,7 @@ type caller struct {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -67,13 +67,9 @@ func runs(t *testing.T, n *Network, node string, pid int) {
 	known := n.doors[node] != nil
 	n.mu.Unlock()
 	if !known {
-		if err := n.Listen(node, freeAddress(t), freeAddress(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Listen(node, freeAddress(t), freeAddress(t)))
 	}
-	if err := n.Runs(node, pid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Runs(node, pid))
 }
 
 // call starts a node's process that dials an address.
@@ -84,9 +80,7 @@ func call(t *testing.T, n *Network, node, addr string) *caller {
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err1, err2, cmd.Start()))
 	runs(t, n, node, cmd.Process.Pid)
 	c := &caller{in: in, lines: make(chan string, 16)}
 	go func() {
@@ -144,14 +138,10 @@ type server struct {
 func serve(t *testing.T, n *Network, node string) *server {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &server{lines: make(chan string, 16), conns: make(chan net.Conn, 16)}
 	s.addr = freeAddress(t)
-	if err := n.Listen(node, s.addr, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Listen(node, s.addr, l.Addr().String()))
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -252,9 +242,7 @@ func TestEnds(t *testing.T) {
 	a.say(t, "1")
 	hears(t, "open", s.lines, "1")
 	n.Cut("a", true, true)
-	if err := fromA.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fromA.Close())
 	hears(t, "the server's own end", s.lines, "")
 	second := call(t, n, "a", s.addr)
 	second.say(t, "2")
@@ -263,9 +251,7 @@ func TestEnds(t *testing.T) {
 	n.Heal("a")
 	hears(t, "the end", a.lines, "")
 	hears(t, "the second connection", s.lines, "2")
-	if err := second.in.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, second.in.Close())
 	hears(t, "the caller's end", s.lines, "")
 	hears(t, "and back", second.lines, "")
 }
@@ -284,9 +270,7 @@ func TestStranger(t *testing.T) {
 	n.Cut("a", true, true)
 	waits := call(t, n, "a", s.addr)
 	hearsNothing(t, "cut off", waits.lines)
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Close())
 	hears(t, "closed", waits.lines, "")
 }
 
@@ -295,16 +279,12 @@ func TestEnded(t *testing.T) {
 	n := newNetwork(t)
 	s := serve(t, n, "server")
 	for range 2 {
-		if err := n.Ended("server"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Ended("server"))
 		if conn, err := net.Dial("tcp4", s.addr); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("connected to %v (%v)", conn, err)
 		}
 	}
-	if err := n.Runs("server", os.Getpid()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Runs("server", os.Getpid()))
 	a := call(t, n, "a", s.addr)
 	a.say(t, "again")
 	hears(t, "it runs again", s.lines, "again")

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestRead: each kind of thing that a path may lead to, as one that is read again and as one that is read once.
@@ -16,18 +18,12 @@ func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, text := range map[string]string{"full": "12345678", "over": "123456789", "empty": ""} {
-		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(at(name), []byte(text), 0o600))
 	}
 	for link, to := range map[string]string{"link": at("full"), "link-to-zero": "/dev/zero", "loop": at("loop")} {
-		if err := os.Symlink(to, at(link)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(to, at(link)))
 	}
-	if err := syscall.Mkfifo(at("silent"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(at("silent"), 0o600))
 	for _, c := range []struct{ path, again, once string }{
 		{at("full"), "12345678", "12345678"},
 		{at("empty"), "", ""},
@@ -78,9 +74,7 @@ func TestPipe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pipe")
-			if err := syscall.Mkfifo(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, syscall.Mkfifo(path, 0o600))
 			done := make(chan *os.File, 1)
 			go func() {
 				w, err := os.OpenFile(path, os.O_RDWR, 0) // opens at once, and keeps the pipe from its end
@@ -101,9 +95,7 @@ func TestPipe(t *testing.T) {
 		})
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Close()
 	w.WriteString("1234")
 	w.Close()
@@ -116,9 +108,7 @@ func TestPipe(t *testing.T) {
 // TestLargeFile: a file that is too large is refused before it is held.
 func TestLargeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, nil, 0o600))
 	if err := os.Truncate(path, 64<<20); err != nil { // it has no blocks
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // slotsAt are slots whose clock is that of the test.
@@ -131,9 +133,7 @@ func TestSlotsRefuse(t *testing.T) {
 		holder.Of(s, "a", "1", false)
 		late.Of(s, "a", "1", false)
 		gone.Of(s, "b", "2", false)
-		if err := holder.Take(t.Context(), in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, holder.Take(t.Context(), in(0)))
 		if err := holder.Take(t.Context(), in(0)); err != nil {
 			t.Fatalf("a second time: %v", err)
 		}
@@ -210,9 +210,7 @@ func TestSlotsOfLightRequests(t *testing.T) {
 		s := slotsAt(1)
 		var heavy Turn
 		heavy.Of(s, "a", "1", false)
-		if err := heavy.Take(t.Context(), in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, heavy.Take(t.Context(), in(0)))
 		var held []*Turn
 		for _, user := range []string{"a", "b", "c"} {
 			fits := 0
@@ -300,9 +298,7 @@ func TestSlotsOfOneRequest(t *testing.T) {
 		for seed := range uint64(30) {
 			var turn Turn
 			turn.Of(s, "many", "1", false)
-			if err := turn.Take(t.Context(), in(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, turn.Take(t.Context(), in(time.Hour)))
 			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), Key, &turn))
 			if seed%3 == 0 {
 				time.AfterFunc(time.Duration(seed)*time.Millisecond, cancel)
@@ -435,9 +431,7 @@ func TestFork(t *testing.T) {
 		s := slotsAt(slots)
 		var turn Turn
 		turn.Of(s, "a", "1", false)
-		if err := turn.Take(t.Context(), in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, turn.Take(t.Context(), in(0)))
 		ctx := context.WithValue(t.Context(), Key, &turn)
 		over := Waiting(ctx)
 		var computing atomic.Int64
@@ -489,14 +483,10 @@ func TestEnter(t *testing.T) {
 		}
 		take := func(turn *Turn) {
 			t.Helper()
-			if err := turn.Take(t.Context(), in(0)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, turn.Take(t.Context(), in(0)))
 		}
 		take(&first)
-		if err := first.Enter(t.Context(), &w, "k", in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, first.Enter(t.Context(), &w, "k", in(0)))
 		over := Replicating(context.WithValue(t.Context(), Key, &first))
 		take(&second)
 		entered := make(chan error)
@@ -523,14 +513,10 @@ func TestSlotsGoOnFirst(t *testing.T) {
 		var begun, holder Turn
 		begun.Of(s, "a", "1", false)
 		holder.Of(s, "b", "1", false)
-		if err := begun.Take(t.Context(), in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, begun.Take(t.Context(), in(0)))
 		ctx := context.WithValue(t.Context(), Key, &begun)
 		over := Waiting(ctx)
-		if err := holder.Take(t.Context(), in(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, holder.Take(t.Context(), in(0)))
 		var got []string
 		var wg sync.WaitGroup
 		for i := range 3 {

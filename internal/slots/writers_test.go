@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // atOnce is a wait behind which nothing is waited for.
@@ -63,9 +65,7 @@ func TestWritersOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Writers
 		var first Writer
-		if err := w.Enter(t.Context(), &first, "k", "a", in(0), atOnce); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Enter(t.Context(), &first, "k", "a", in(0), atOnce))
 		var mu sync.Mutex
 		var got []string
 		var wg sync.WaitGroup
@@ -95,9 +95,7 @@ func TestWritersRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Writers
 		var has, late Writer
-		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Enter(t.Context(), &has, "k", "a", in(0), atOnce))
 		if err := w.Enter(t.Context(), &late, "k", "b", in(turnLasts/4), atOnce); !errors.Is(err, ErrNoTurn) {
 			t.Errorf("%v", err)
 		}
@@ -120,9 +118,7 @@ func TestWritersOverdue(t *testing.T) {
 		var w Writers
 		began := time.Now()
 		var has, next Writer
-		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Enter(t.Context(), &has, "k", "a", in(0), atOnce))
 		var wg sync.WaitGroup
 		for _, row := range []struct {
 			comes, until, ends time.Duration
@@ -154,9 +150,7 @@ func TestWritersOverdue(t *testing.T) {
 		}
 		// A turn counts from when the object is taken, not from when others began to wait.
 		began = time.Now()
-		if err := w.Enter(t.Context(), &has, "k", "a", in(0), atOnce); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Enter(t.Context(), &has, "k", "a", in(0), atOnce))
 		for i := range 4 {
 			wg.Go(func() {
 				var one Writer
@@ -214,9 +208,7 @@ func TestWritersTold(t *testing.T) {
 		var w Writers
 		var has Writer
 		began := time.Now()
-		if err := w.Enter(t.Context(), &has, "k", "admin", in(0), atOnce); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Enter(t.Context(), &has, "k", "admin", in(0), atOnce))
 		var wg sync.WaitGroup
 		enter := func(user string, slot, until, ends time.Duration, want error) {
 			wg.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,17 +65,11 @@ func start(t *testing.T, d *Disk) *process {
 	p.cmd.Env = append(os.Environ(), fileVariable+"="+filepath.Join(t.TempDir(), "file"))
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.in, p.out = in, bufio.NewReader(out)
-	if err := d.Start(p.cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Start(p.cmd))
 	t.Cleanup(func() {
 		in.Close()
 		if err := p.cmd.Wait(); err != nil {
@@ -94,9 +89,7 @@ func (p *process) begin() {
 func (p *process) end() time.Duration {
 	p.t.Helper()
 	line, err := p.out.ReadString('\n')
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.OK(p.t, err)
 	var micros int64
 	var first, second string
 	if _, err := fmt.Sscan(line, &micros, &first, &second); err != nil || first != "<nil>" || second != "<nil>" {
@@ -114,9 +107,7 @@ func (p *process) syncs() time.Duration {
 func newDisk(t *testing.T) *Disk {
 	t.Helper()
 	d, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -184,21 +175,15 @@ func TestKilled(t *testing.T) {
 	p := &process{t: t, cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), fileVariable+"="+filepath.Join(t.TempDir(), "file"))
 	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p.in = in
-	if err := d.Start(p.cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Start(p.cmd))
 	if _, err := d.Delay(time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	p.begin()
 	awaitTwo(t, d)
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.cmd.Process.Kill())
 	if err := p.cmd.Wait(); err == nil {
 		t.Error("it has ended by itself")
 	}

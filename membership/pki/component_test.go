@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestComponents: each program gets a certificate of its own, in files that are renewed in time and
@@ -22,16 +24,12 @@ func TestComponents(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(opt.Components.Dir, component, file)
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if info.Mode().Perm() != 0o640 {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b
 	}
 	before := map[string][]byte{}
@@ -70,9 +68,7 @@ func TestComponents(t *testing.T) {
 
 	// A directory that is there keeps its mode: an operator lets a group in.
 	group := filepath.Join(opt.Components.Dir, Components[0])
-	if err := os.Chmod(group, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(group, 0o750))
 	open(t, opt)
 	if info, err := os.Stat(group); err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("its mode was changed: %v, %v", info, err)

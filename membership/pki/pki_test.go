@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -30,9 +31,7 @@ const (
 func secrets(t *testing.T, lines ...string) []Secret {
 	t.Helper()
 	s, err := ParseSecrets(strings.Join(lines, "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -45,9 +44,7 @@ func open(t *testing.T, opt Options) *Node {
 		opt.NodeID = nodeID
 	}
 	n, err := Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -55,9 +52,7 @@ func open(t *testing.T, opt Options) *Node {
 // never change.
 func TestDerivationIsFixed(t *testing.T) {
 	a, err := derive(secrets(t, secretA)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, _ := derive(secrets(t, secretA)[0])
 	if !bytes.Equal(a.api.cert.Raw, b.api.cert.Raw) || !bytes.Equal(a.peer.cert.Raw, b.peer.cert.Raw) {
 		t.Error("two derivations give different certificates")
@@ -186,9 +181,7 @@ func TestSecretFile(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d callers made the secret", n)
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(path, 0o644))
 	if _, err := LoadSecrets(path); !errors.Is(err, ErrSecret) {
 		t.Errorf("a secret that everyone can read: %v", err)
 	}
@@ -197,9 +190,7 @@ func TestSecretFile(t *testing.T) {
 // TestKubeletCertificate: it is a client's, of one user and no group, and names its node.
 func TestKubeletCertificate(t *testing.T) {
 	n, err := Open(Options{Dir: t.TempDir(), Secrets: secrets(t, secretA), NodeID: nodeID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leaf := n.KubeletCertificate().Leaf
 	if leaf.Subject.CommonName != KubeletUser || len(leaf.Subject.Organization) != 0 || !slices.Equal(NodesOf(leaf), []proto.NodeID{nodeID}) {
 		t.Errorf("%s of %v", leaf.Subject, NodesOf(leaf))
@@ -345,9 +336,7 @@ func TestOpenKeepsOrRenews(t *testing.T) {
 		opt.Dir = filepath.Join(t.TempDir(), "pki")
 		before, _ := open(t, opt).ServingCertificate(nil)
 		if c.damage != nil {
-			if err := c.damage(opt.Dir); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.damage(opt.Dir))
 		}
 		if c.change != nil {
 			c.change(&opt)
@@ -388,9 +377,7 @@ func TestRotationWhileServing(t *testing.T) {
 	defer cancel()
 	wg.Go(func() { n.Run(ctx) })
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: n.ServingCertificate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	wg.Go(func() {
 		for {
@@ -406,9 +393,7 @@ func TestRotationWhileServing(t *testing.T) {
 	serials := map[string]bool{}
 	for range 3 {
 		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", l.Addr().String(), &tls.Config{RootCAs: n.APIRoots(), ServerName: "localhost", Time: clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		serials[c.ConnectionState().PeerCertificates[0].SerialNumber.String()] = true
 		c.Close()
 		before, _ := n.ServingCertificate(nil)
@@ -437,16 +422,12 @@ func TestKubeconfig(t *testing.T) {
 	old := syscall.Umask(0)
 	err := k.Write(path)
 	syscall.Umask(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if st, _ := os.Stat(path); st.Mode() != ModeSecret {
 		t.Errorf("mode %v", st.Mode())
 	}
 	got, err := ReadKubeconfig(path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got.Current != "quorate-n1" || len(got.Endpoints) != 2 || got.Endpoints[0] != k.Endpoints[0] || string(got.CA) != "ca" || string(got.Cert) != "cert" || string(got.Key) != "key" {
 		t.Errorf("read back %+v", got)
 	}
@@ -486,9 +467,7 @@ users:
 - name: us
   user: {client-certificate: /c.pem, client-key: /k.pem}
 `), "", func(p string) ([]byte, error) { return []byte(p), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(got.Endpoints) != 1 || got.Endpoints[0].Server != "https://a" || string(got.CA) != "/ca.pem" || string(got.Cert) != "/c.pem" || string(got.Key) != "/k.pem" {
 		t.Errorf("%+v", got)
 	}
@@ -525,9 +504,7 @@ func TestSudoUser(t *testing.T) {
 func TestNodesOf(t *testing.T) {
 	dir := t.TempDir()
 	n, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA), NodeID: "n-1", Name: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := NodesOf(n.AdminCertificate().Leaf); !slices.Equal(got, []proto.NodeID{"n-1"}) {
 		t.Errorf("the administrator's certificate is that of %q", got)
 	}
@@ -535,15 +512,11 @@ func TestNodesOf(t *testing.T) {
 		t.Errorf("a peer's name is taken for an administrator's: %q", got)
 	}
 	old, err := n.signing.api.issue(adminRequest("").template(time.Now(), time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := NodesOf(old.cert); got != nil {
 		t.Errorf("a certificate of no node is that of %q", got)
 	}
-	if err := errors.Join(WriteFile(n.path(FileAdminKey), old.keyPEM, ModeSecret), WriteFile(n.path(FileAdminCert), old.certPEM, ModePublic)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(WriteFile(n.path(FileAdminKey), old.keyPEM, ModeSecret), WriteFile(n.path(FileAdminCert), old.certPEM, ModePublic)))
 	if n, err = Open(Options{Dir: dir, Secrets: secrets(t, secretA), NodeID: "n-1", Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
@@ -557,9 +530,7 @@ func TestNodesOf(t *testing.T) {
 func TestAdminOnly(t *testing.T) {
 	dir := t.TempDir()
 	n, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA), AdminOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := n.AdminCertificate().Leaf.Subject.CommonName; got != "quorate-admin" {
 		t.Errorf("the administrator is called %q", got)
 	}

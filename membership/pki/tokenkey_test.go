@@ -14,14 +14,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func keyPEM(t testing.TB, key any) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
@@ -33,9 +33,7 @@ func TestTokenKey(t *testing.T) {
 		return Open(Options{Dir: dir, Secrets: secrets(t, secret), NodeID: "n"})
 	}
 	n, err := open(dir, secretA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	key := n.TokenKey()
 	if key == nil {
 		t.Error("it has no key of its own")
@@ -47,9 +45,7 @@ func TestTokenKey(t *testing.T) {
 	if other, err := open(t.TempDir(), secretA); err != nil || other.TokenKey().Equal(key) {
 		t.Errorf("another node has the same key (%v)", err)
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(path, 0o644))
 	if n, err = open(dir, secretB); err != nil || !n.TokenKey().Equal(key) {
 		t.Errorf("a restart with another secret makes another key (%v)", err)
 	}
@@ -58,27 +54,19 @@ func TestTokenKey(t *testing.T) {
 	}
 
 	long, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	curve, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, text := range map[string][]byte{
 		"empty": nil, "text": []byte("key"), "rsa": keyPEM(t, long), "another curve": keyPEM(t, curve), "large": make([]byte, maxKeyFile+1),
 		"a public key": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte{1}}),
 	} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, text, 0o600))
 		if _, err := open(dir, secretA); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "put the file back, or remove it") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	if n, err = open(dir, secretA); err != nil || n.TokenKey().Equal(key) {
 		t.Errorf("without the file: %v", err)
 	}
@@ -117,9 +105,7 @@ func TestNoFile(t *testing.T) {
 		{"a directory as secret", dir, load, "is not a file"},
 	} {
 		path := filepath.Join(t.TempDir(), "file")
-		if err := c.make(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.make(path))
 		done := make(chan error, 1)
 		go func() { done <- c.read(path) }()
 		select {
@@ -136,9 +122,7 @@ func TestNoFile(t *testing.T) {
 // FuzzTokenKey: a file is a key of P-256, or an error.
 func FuzzTokenKey(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(keyPEM(f, key))
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

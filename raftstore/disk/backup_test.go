@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -19,12 +20,12 @@ func TestRestoreBackup(t *testing.T) {
 	stream := backup(t, at)
 	dir := filepath.Join(t.TempDir(), "new", "node")
 	done, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
-	must(t, err)
+	must.OK(t, err)
 	rec, want := done.StateRecord, proto.Revision(noonTicks)
 	db := mustOpen(t, dir, Options{})
 	s, err := db.Load()
-	must(t, err)
-	must(t, s.Check())
+	must.OK(t, err)
+	must.OK(t, s.Check())
 	m := s.Mark()
 	if m.Applied != want || s.Floor() != want || m.Cluster != "second" || m.Feature != 3 || rec.Applied != uint64(want) || done.Backup != at {
 		t.Fatalf("%+v floor %d, %v", m, s.Floor(), rec)
@@ -32,9 +33,9 @@ func TestRestoreBackup(t *testing.T) {
 	old := modelAt(at)
 	for _, name := range []string{"t0", "t1", "t2"} {
 		a, err := old.Table(name).Range(mvcc.Query{At: at})
-		must(t, err)
+		must.OK(t, err)
 		b, err := s.Table(name).Range(mvcc.Query{At: want})
-		must(t, err)
+		must.OK(t, err)
 		if len(a.Versions) != len(b.Versions) || len(a.Versions) == 0 {
 			t.Fatalf("table %s: %d keys, want %d", name, len(b.Versions), len(a.Versions))
 		}
@@ -56,7 +57,7 @@ func TestRestoreBackup(t *testing.T) {
 	if _, stats, err := inspectOf(db); err != nil || int64(stats.Versions) != live {
 		t.Fatal(stats, live, err)
 	}
-	must(t, db.Close())
+	must.OK(t, db.Close())
 	electOn(t, dir, uint64(want))
 
 	if _, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "third", Configuration: testServers}); err == nil {
@@ -108,7 +109,7 @@ func TestRestoreWithoutRoom(t *testing.T) {
 			for range 2 {
 				_, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
 				if restored {
-					must(t, err)
+					must.OK(t, err)
 					break
 				}
 				if !enospc(err) {
@@ -163,34 +164,34 @@ func electOn(t *testing.T, dir string, index uint64) {
 	t.Helper()
 	db := mustOpen(t, dir, Options{})
 	log, err := OpenLog(dir, LogOptions{})
-	must(t, err)
+	must.OK(t, err)
 	snaps, err := NewSnapshotStore(db, dir)
-	must(t, err)
+	must.OK(t, err)
 	need, err := snaps.NeedsRestore()
-	must(t, err)
+	must.OK(t, err)
 	c := raft.DefaultConfig()
 	c.LocalID, c.NoSnapshotRestoreOnStart, c.LogOutput = "a", !need, os.NewFile(^uintptr(0), "")
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	_, trans := raft.NewInmemTransport("127.0.0.1:1")
 	f := &plainFSM{db: db, applied: make(chan uint64, 10)}
 	r, err := raft.NewRaft(c, f, log, log, snaps, trans)
-	must(t, err)
+	must.OK(t, err)
 	defer func() {
-		must(t, r.Shutdown().Error())
-		must(t, log.Close())
-		must(t, db.Close())
+		must.OK(t, r.Shutdown().Error())
+		must.OK(t, log.Close())
+		must.OK(t, db.Close())
 	}()
 	select {
 	case <-r.LeaderCh():
 	case <-time.After(5 * time.Second):
 		t.Fatal("no leader")
 	}
-	must(t, r.Apply([]byte("x"), 5*time.Second).Error())
+	must.OK(t, r.Apply([]byte("x"), 5*time.Second).Error())
 	if got := <-f.applied; got <= index {
 		t.Fatalf("the first entry is at %d, the backup was bumped to %d", got, index)
 	}
 	list, err := snaps.List()
-	must(t, err)
+	must.OK(t, err)
 	if term := r.CurrentTerm(); term <= list[0].Term {
 		t.Fatalf("elected in term %d, the snapshot is of %d", term, list[0].Term)
 	}
@@ -206,20 +207,20 @@ func TestBackupSaysWhatItIs(t *testing.T) {
 	about.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 0x01}) // field 127 of a later release
 	var b bytes.Buffer
 	_, err := db.WriteBackup(&b, about)
-	must(t, err)
+	must.OK(t, err)
 	rec, stats, err := Inspect(bytes.NewReader(b.Bytes()))
-	must(t, err)
+	must.OK(t, err)
 	if got := stats.About; got == nil || got.NodeName != "n1" || !got.Confirmed || rec.Applied != at || stats.Bytes != int64(b.Len()) {
 		t.Errorf("%v %+v", rec, stats)
 	}
 	plain := backup(t, at)
 	_, without, err := Inspect(bytes.NewReader(plain))
-	must(t, err)
+	must.OK(t, err)
 	if without.About != nil || without.Versions != stats.Versions {
 		t.Errorf("a backup that says nothing: %+v, beside %+v", without, stats)
 	}
 	done, err := RestoreBackup(filepath.Join(t.TempDir(), "n"), &b, RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
-	must(t, err)
+	must.OK(t, err)
 	if done.Backup != at {
 		t.Errorf("restored %+v", done)
 	}
@@ -241,7 +242,7 @@ func TestRecordsAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			header, err := proto.Encode(proto.KindStateRecord, &proto.StateRecord{Applied: 9, AppliedTerm: 1, ClusterId: "c"})
-			must(t, err)
+			must.OK(t, err)
 			var f frames
 			b := f.preamble(nil)
 			b = f.frame(b, header, checksum(header))

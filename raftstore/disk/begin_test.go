@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -65,7 +66,7 @@ func TestRestoreAgain(t *testing.T) {
 	last := proto.Revision(0)
 	for i, b := range [][]byte{newer, newer, older, newer, older, older} {
 		done, err := RestoreBackup(filepath.Join(t.TempDir(), "n"), bytes.NewReader(b), RestoreOptions{Cluster: "new", Configuration: testServers})
-		must(t, err)
+		must.OK(t, err)
 		if at := proto.Revision(done.Applied); at <= last || done.Floor != uint64(at) || done.Why != ByClock {
 			t.Fatalf("restore %d begins at %d (%v), the one before at %d", i, at, done, last)
 		} else {

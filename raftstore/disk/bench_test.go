@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -77,23 +78,23 @@ func BenchmarkInstall(b *testing.B) {
 				runtime.GC()
 				db := mustOpen(b, b.TempDir(), Options{})
 				snaps, err := NewSnapshotStore(db, db.dir)
-				must(b, err)
+				must.OK(b, err)
 				follower := &node{db: db, snaps: snaps}
 				from, err := leader.openStream()
-				must(b, err)
+				must.OK(b, err)
 				b.SetBytes(from.size)
 				sink, err := follower.create(uint64(n))
-				must(b, err)
+				must.OK(b, err)
 				b.StartTimer()
 				// Only Read: Raft counts what it reads.
 				_, err = io.Copy(sink, struct{ io.Reader }{from})
-				must(b, err)
-				must(b, sink.Close())
-				must(b, follower.restore(sink.ID()))
+				must.OK(b, err)
+				must.OK(b, sink.Close())
+				must.OK(b, follower.restore(sink.ID()))
 				b.StopTimer()
-				must(b, from.Close())
-				must(b, db.Close())
-				must(b, os.RemoveAll(db.dir))
+				must.OK(b, from.Close())
+				must.OK(b, db.Close())
+				must.OK(b, os.RemoveAll(db.dir))
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
@@ -121,7 +122,7 @@ func BenchmarkFlush(b *testing.B) {
 				}
 				batch.State = &proto.StateRecord{Applied: uint64(next), AppliedTerm: 1, Floor: uint64(next - objects)}
 				db.Record(batch)
-				must(b, db.Sync())
+				must.OK(b, db.Sync())
 			}
 			b.ReportMetric(float64(db.Size())/(1<<20), "MiB")
 		})
@@ -135,7 +136,7 @@ func BenchmarkShrink(b *testing.B) {
 	to := filepath.Join(b.TempDir(), stateFile)
 	b.SetBytes(n * 1024)
 	for b.Loop() {
-		must(b, copyRecords(b.Context(), db.file, to))
+		must.OK(b, copyRecords(b.Context(), db.file, to))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/internal/memdir"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -67,7 +68,7 @@ func dieNow() {
 func child(t testing.TB, mode, dir string, env ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
-	must(t, err)
+	must.OK(t, err)
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(os.Environ(), childMode+"="+mode, childDir+"="+dir)
 	cmd.Env = append(cmd.Env, env...)
@@ -213,7 +214,7 @@ func childRandom(dir string) error {
 func TestKillAtRandom(t *testing.T) {
 	root := t.TempDir()
 	for i := uint64(1); i <= 4; i++ {
-		must(t, os.WriteFile(streamName(filepath.Join(root, "x"), i*streamStep), backup(t, int(i*streamStep)), fileMode))
+		must.OK(t, os.WriteFile(streamName(filepath.Join(root, "x"), i*streamStep), backup(t, int(i*streamStep)), fileMode))
 	}
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -228,7 +229,7 @@ func TestKillAtRandom(t *testing.T) {
 		cmd := child(t, "random", dir, childSeed+"="+strconv.FormatUint(rng.Uint64(), 10))
 		var out bytes.Buffer
 		cmd.Stdout = &out
-		must(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		timer := time.AfterFunc(time.Duration(5+rng.IntN(120))*time.Millisecond, func() { _ = cmd.Process.Kill() })
 		err := cmd.Wait()
 		timer.Stop()
@@ -255,7 +256,7 @@ func TestKillAtRandom(t *testing.T) {
 		if got := int(n.m.next) - 1; got < floor {
 			t.Fatalf("after %d kills: state at %d, %d was durable", kills, got, floor)
 		}
-		must(t, n.db.Close())
+		must.OK(t, n.db.Close())
 		if finished {
 			floor = 0
 			dir = filepath.Join(root, strconv.Itoa(kills))
@@ -345,7 +346,7 @@ func failpoints(t *testing.T, mode, dir string) (names []string) {
 func TestKillAtEveryFailpoint(t *testing.T) {
 	root := t.TempDir()
 	for i := uint64(1); i <= 2; i++ {
-		must(t, os.WriteFile(streamName(filepath.Join(root, "x"), i*streamStep), backup(t, int(i*streamStep)), fileMode))
+		must.OK(t, os.WriteFile(streamName(filepath.Join(root, "x"), i*streamStep), backup(t, int(i*streamStep)), fileMode))
 	}
 	names := failpoints(t, "script", filepath.Join(root, "all"))
 	for _, want := range []string{
@@ -375,13 +376,13 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 			t.Errorf("killed at %s (%d): state at %d, a kill before that left %d", name, i, at, last)
 		}
 		last = at
-		must(t, n.local()) // it works on
-		must(t, n.db.Close())
+		must.OK(t, n.local()) // it works on
+		must.OK(t, n.db.Close())
 		log, err := OpenLog(dir, shortSegments)
 		if err != nil {
 			t.Fatalf("killed at %s (%d): %v", name, i, err)
 		}
-		must(t, log.Close())
+		must.OK(t, log.Close())
 		for _, f := range fileNames(t, dir) {
 			if f != stateFile && f != metaFile && f != spareFile && f != firstFile && f != stableFile && f != segmentDir {
 				t.Errorf("killed at %s (%d): %s is left", name, i, f)
@@ -397,7 +398,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 func TestKillBackupAtEveryFailpoint(t *testing.T) {
 	root := t.TempDir()
 	stream := backup(t, streamStep)
-	must(t, os.WriteFile(streamName(filepath.Join(root, "x"), streamStep), stream, fileMode))
+	must.OK(t, os.WriteFile(streamName(filepath.Join(root, "x"), streamStep), stream, fileMode))
 	names := failpoints(t, "backup", filepath.Join(root, "all"))
 	refused := 0
 	for i, name := range names {
@@ -416,7 +417,7 @@ func TestKillBackupAtEveryFailpoint(t *testing.T) {
 			if db.Durable() != 0 {
 				t.Fatalf("killed at %s: state at %d without a mark", name, db.Durable())
 			}
-			must(t, db.Close())
+			must.OK(t, db.Close())
 		}
 		if _, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "new", Configuration: testServers}); !errors.Is(err, ErrNotEmpty) {
 			t.Fatalf("killed at %s: restored once more: %v", name, err)

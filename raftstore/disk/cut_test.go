@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // traced tells of each transaction, and does in it what the test wants.
@@ -74,20 +76,20 @@ func TestCutIsMadeInPieces(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			store, err := openPieces(t.TempDir())
-			must(t, err)
+			must.OK(t, err)
 			var got []string
 			l := newLog(traced{store, func(what string) { got = append(got, what) }}, LogOptions{})
 			defer l.Close()
-			must(t, l.StoreLogs(logs(1, 11, 10+n, pieceData)))
+			must.OK(t, l.StoreLogs(logs(1, 11, 10+n, pieceData)))
 			got = nil
-			must(t, l.DeleteRange(row.min, row.max))
+			must.OK(t, l.DeleteRange(row.min, row.max))
 			if !slices.Equal(got, row.want) {
 				t.Errorf("%q, want %q", got, row.want)
 			}
 			first, err := l.FirstIndex()
-			must(t, err)
+			must.OK(t, err)
 			last, err := l.LastIndex()
-			must(t, err)
+			must.OK(t, err)
 			if first != row.first || last != row.last {
 				t.Errorf("%d to %d are left, want %d to %d", first, last, row.first, row.last)
 			}
@@ -102,7 +104,7 @@ func TestAppendsPassACut(t *testing.T) {
 		const pieces = 5
 		const n = pieces*pieceEntries + 100
 		store, err := openPieces(t.TempDir())
-		must(t, err)
+		must.OK(t, err)
 		var l *Log
 		var got []string
 		next := uint64(n)
@@ -113,21 +115,21 @@ func TestAppendsPassACut(t *testing.T) {
 			}
 			next++
 			at := next
-			go func() { must(t, l.StoreLogs(logs(1, at, at, 10))) }()
+			go func() { must.OK(t, l.StoreLogs(logs(1, at, at, 10))) }()
 			synctest.Wait() // it stands in the queue
-			go func() { must(t, l.SetUint64([]byte("CurrentTerm"), 1)) }()
+			go func() { must.OK(t, l.SetUint64([]byte("CurrentTerm"), 1)) }()
 			synctest.Wait()
 			first, err := l.FirstIndex()
-			must(t, err)
+			must.OK(t, err)
 			var entry raft.Log
 			if err := l.GetLog(n-100, &entry); first != n-100+1 || !errors.Is(err, raft.ErrLogNotFound) {
 				t.Errorf("while it is cut, the log begins at %d, and the range's last entry is given: %v", first, err)
 			}
-			must(t, l.GetLog(n-100+1, &entry))
+			must.OK(t, l.GetLog(n-100+1, &entry))
 		}}, LogOptions{})
-		must(t, l.StoreLogs(logs(1, 1, n, pieceData)))
+		must.OK(t, l.StoreLogs(logs(1, 1, n, pieceData)))
 		got = nil
-		must(t, l.DeleteRange(1, n-100))
+		must.OK(t, l.DeleteRange(1, n-100))
 		synctest.Wait()
 		var want []string
 		for range pieces {
@@ -137,11 +139,11 @@ func TestAppendsPassACut(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		last, err := l.LastIndex()
-		must(t, err)
+		must.OK(t, err)
 		if last != n+pieces {
 			t.Errorf("the log ends at %d, want %d", last, n+pieces)
 		}
-		must(t, l.Close())
+		must.OK(t, l.Close())
 	})
 }
 
@@ -178,23 +180,23 @@ func TestKillDuringACut(t *testing.T) {
 			t.Fatalf("%s, %d pieces: %v\n%s", name, pieces, err, out)
 		}
 		l, err := OpenLog(dir, LogOptions{})
-		must(t, err)
+		must.OK(t, err)
 		first, err := l.FirstIndex()
-		must(t, err)
+		must.OK(t, err)
 		last, err := l.LastIndex()
-		must(t, err)
+		must.OK(t, err)
 		if first != childPieces*pieceEntries+1 || last != childPieces*pieceEntries+100 {
 			t.Errorf("killed at %s, %d pieces: the log is %d to %d", name, pieces, first, last)
 		}
 		var entry raft.Log
 		for at := first; at <= last; at++ {
-			must(t, l.GetLog(at, &entry))
+			must.OK(t, l.GetLog(at, &entry))
 		}
-		must(t, l.DeleteRange(1, first)) // as the next snapshot does
+		must.OK(t, l.DeleteRange(1, first)) // as the next snapshot does
 		if first, err = l.FirstIndex(); err != nil || first != childPieces*pieceEntries+2 {
 			t.Errorf("the next cut leaves a log that begins at %d, %v", first, err)
 		}
-		must(t, l.Close())
+		must.OK(t, l.Close())
 		if files := fileNames(t, filepath.Join(dir, segmentDir)); len(files) != 1 {
 			t.Errorf("killed at %s, %d pieces: the next cut leaves %v", name, pieces, files)
 		}
@@ -214,17 +216,17 @@ func BenchmarkAppendDuringCut(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		dir, err := os.MkdirTemp(os.Getenv("QUORATE_BENCH_DIR"), "cut")
-		must(b, err)
+		must.OK(b, err)
 		l, err := OpenLog(dir, LogOptions{})
-		must(b, err)
+		must.OK(b, err)
 		for i := uint64(1); i <= n; i += 1000 {
-			must(b, l.StoreLogs(logs(1, i, i+999, 700)))
+			must.OK(b, l.StoreLogs(logs(1, i, i+999, 700)))
 		}
 		at := uint64(n)
 		appends := func() time.Duration {
 			at++
 			sent := time.Now()
-			must(b, l.StoreLogs(logs(1, at, at, 700)))
+			must.OK(b, l.StoreLogs(logs(1, at, at, 700)))
 			return time.Since(sent)
 		}
 		for range 200 {
@@ -238,14 +240,14 @@ func BenchmarkAppendDuringCut(b *testing.B) {
 			beside = append(beside, appends())
 			select {
 			case err := <-done:
-				must(b, err)
+				must.OK(b, err)
 				cut += time.Since(began)
 				ended = true
 			default:
 			}
 		}
 		b.StopTimer()
-		must(b, errors.Join(l.Close(), os.RemoveAll(dir)))
+		must.OK(b, errors.Join(l.Close(), os.RemoveAll(dir)))
 		b.StartTimer()
 	}
 	for name, waits := range map[string][]time.Duration{"append": beside, "alone": alone} {
@@ -262,22 +264,22 @@ func BenchmarkAppendDuringCut(b *testing.B) {
 // when the disk has refused the rest of it.
 func TestCutBehindAFailedOne(t *testing.T) {
 	store, err := openPieces(t.TempDir())
-	must(t, err)
+	must.OK(t, err)
 	var full atomic.Bool
 	full.Store(true)
 	fatal := 0
 	l := newLog(refusing{store, &full}, LogOptions{Full: func(error) {}, Fatal: func(error) { fatal++ }, Snapshot: func() uint64 { return 300 }})
 	defer l.Close()
-	must(t, l.StoreLogs(logs(1, 1, 400, 10)))
+	must.OK(t, l.StoreLogs(logs(1, 1, 400, 10)))
 	if err := l.CutFront(100); !errors.Is(err, ErrNoRoom) {
 		t.Fatal(err)
 	}
 	full.Store(false)
-	must(t, l.DeleteRange(101, 200))
+	must.OK(t, l.DeleteRange(101, 200))
 	first, err := l.FirstIndex()
-	must(t, err)
+	must.OK(t, err)
 	last, err := l.LastIndex()
-	must(t, err)
+	must.OK(t, err)
 	if first != 201 || last != 400 || fatal > 0 {
 		t.Errorf("%d to %d are left, %d times fatal", first, last, fatal)
 	}
@@ -309,14 +311,14 @@ func TestDiscardAwaitsRoom(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store, err := openPieces(t.TempDir())
-			must(t, err)
+			must.OK(t, err)
 			var full atomic.Bool
 			full.Store(true)
 			var refused atomic.Int64
 			end := make(chan struct{})
 			l := newLog(refusing{store, &full}, LogOptions{Full: func(error) { refused.Add(1) }, Fatal: func(err error) { t.Error(err) }, Ends: end})
 			defer l.Close()
-			must(t, l.StoreLogs(logs(1, 1, 400, 10)))
+			must.OK(t, l.StoreLogs(logs(1, 1, 400, 10)))
 			done := make(chan error, 1)
 			go func() { done <- l.Discard(1, 400) }()
 			time.Sleep(time.Minute)

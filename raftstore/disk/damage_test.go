@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -36,7 +37,7 @@ func flips(b []byte, n int, f func(what string, b []byte)) {
 
 func TestDamagedStream(t *testing.T) {
 	good := backup(t, 120)
-	must(t, Verify(bytes.NewReader(good)))
+	must.OK(t, Verify(bytes.NewReader(good)))
 	dir := t.TempDir()
 	db := mustOpen(t, dir, Options{})
 	n := 0
@@ -96,16 +97,16 @@ func TestDamagedStateFile(t *testing.T) {
 	// A received file has few free pages.
 	dir := t.TempDir()
 	_, err := receive(dir, bytes.NewReader(backup(t, 150)), commitAtOnce)
-	must(t, err)
+	must.OK(t, err)
 	good, err := os.ReadFile(filepath.Join(dir, incomingFile))
-	must(t, err)
-	must(t, os.Remove(filepath.Join(dir, incomingFile)))
+	must.OK(t, err)
+	must.OK(t, os.Remove(filepath.Join(dir, incomingFile)))
 	var bad, older, same int
 	flips(good, 80, func(what string, b []byte) {
 		if what == "tail" {
 			return // bbolt files may be longer than what is used
 		}
-		must(t, os.WriteFile(filepath.Join(dir, stateFile), b, fileMode))
+		must.OK(t, os.WriteFile(filepath.Join(dir, stateFile), b, fileMode))
 		n, err := openNode(dir)
 		switch {
 		case err != nil:
@@ -121,7 +122,7 @@ func TestDamagedStateFile(t *testing.T) {
 		default:
 			same++
 		}
-		must(t, n.db.Close())
+		must.OK(t, n.db.Close())
 	})
 	t.Logf("%d refused, %d older, %d in unused bytes", bad, older, same)
 	if bad < 60 {
@@ -134,7 +135,7 @@ func usedPages(t testing.TB, b []byte) []byte {
 	t.Helper()
 	c := pageChecker{r: bytes.NewReader(b), size: int64(len(b))}
 	_, _, err := c.meta()
-	must(t, err)
+	must.OK(t, err)
 	return b[:int64(c.pages)*c.pageSize]
 }
 
@@ -143,38 +144,38 @@ func TestDamagedIncomingAndMeta(t *testing.T) {
 	dir := stateDir(t, 100)
 	db := mustOpen(t, dir, Options{})
 	s, err := NewSnapshotStore(db, dir)
-	must(t, err)
+	must.OK(t, err)
 	n := &node{db: db, snaps: s}
 	sink, err := n.create(300)
-	must(t, err)
+	must.OK(t, err)
 	_, err = sink.Write(backup(t, 300))
-	must(t, err)
-	must(t, sink.Close())
-	must(t, db.Close())
+	must.OK(t, err)
+	must.OK(t, sink.Close())
+	must.OK(t, db.Close())
 
 	incoming, err := os.ReadFile(filepath.Join(dir, incomingFile))
-	must(t, err)
+	must.OK(t, err)
 	metaBytes, err := os.ReadFile(filepath.Join(dir, metaFile))
-	must(t, err)
+	must.OK(t, err)
 	state, err := os.ReadFile(filepath.Join(dir, stateFile))
-	must(t, err)
+	must.OK(t, err)
 	state = usedPages(t, state) // it is written and read again for each flip
 	try := func(in, m []byte) (uint64, error) {
 		at := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(at, stateFile), state, fileMode))
-		must(t, os.WriteFile(filepath.Join(at, incomingFile), in, fileMode))
-		must(t, os.WriteFile(filepath.Join(at, metaFile), m, fileMode))
+		must.OK(t, os.WriteFile(filepath.Join(at, stateFile), state, fileMode))
+		must.OK(t, os.WriteFile(filepath.Join(at, incomingFile), in, fileMode))
+		must.OK(t, os.WriteFile(filepath.Join(at, metaFile), m, fileMode))
 		n, err := openNode(at)
 		if err != nil {
 			// Nothing was taken over, not even in part. A start writes a meta page, and allocates pages behind the last one.
 			now, err2 := os.ReadFile(filepath.Join(at, stateFile))
-			must(t, err2)
+			must.OK(t, err2)
 			if behind := 2 * os.Getpagesize(); !bytes.Equal(now[behind:len(state)], state[behind:]) {
 				t.Fatal("state.db was changed by a damaged snapshot")
 			}
 			return 0, err
 		}
-		must(t, n.db.Close())
+		must.OK(t, n.db.Close())
 		return n.m.next - 1, nil
 	}
 	if at, err := try(incoming, metaBytes); err != nil || at != 300 {
@@ -200,7 +201,7 @@ func TestDamagedIncomingAndMeta(t *testing.T) {
 	if _, err := try(incoming, metaBytes[:50]); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("cut meta: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(dir, incomingFile)))
+	must.OK(t, os.Remove(filepath.Join(dir, incomingFile)))
 	if _, err := openNode(dir); !errors.Is(err, ErrBehind) {
 		t.Fatalf("incoming lost: %v", err)
 	}
@@ -211,10 +212,10 @@ func TestDamagedRecordIsNotSent(t *testing.T) {
 	dir := stateDir(t, 100)
 	path := filepath.Join(dir, stateFile)
 	b, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	rec := mustOpen(t, dir, Options{})
 	v := mustLoad(t, rec).Table("t1").Latest()
-	must(t, rec.Close())
+	must.OK(t, rec.Close())
 	at := bytes.Index(b, []byte("ns/k0"))
 	if at < 0 || v == 0 {
 		t.Fatal("no record found")
@@ -227,7 +228,7 @@ func TestDamagedRecordIsNotSent(t *testing.T) {
 		at += next
 		b[at+4] ^= 4
 	}
-	must(t, os.WriteFile(path, b, fileMode))
+	must.OK(t, os.WriteFile(path, b, fileMode))
 	var fatal error
 	db := mustOpen(t, dir, Options{Fatal: func(err error) { fatal = err }})
 	if _, err := db.Load(); !errors.Is(err, ErrDamaged) {
@@ -267,9 +268,9 @@ func FuzzMeta(f *testing.F) {
 // FuzzPages: whatever is in the file, opening it ends without a panic.
 func FuzzPages(f *testing.F) {
 	good, err := os.ReadFile(filepath.Join(stateDir(f, 5), stateFile))
-	must(f, err)
+	must.OK(f, err)
 	good = usedPages(f, good)
-	must(f, (&pageChecker{r: bytes.NewReader(good), size: int64(len(good))}).check())
+	must.OK(f, (&pageChecker{r: bytes.NewReader(good), size: int64(len(good))}).check())
 	f.Add(good, uint32(3*4096), uint64(1))
 	f.Add(good, uint32(4096), uint64(1)<<40)
 	f.Fuzz(func(t *testing.T, b []byte, at uint32, x uint64) {

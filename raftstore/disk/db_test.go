@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -24,14 +25,14 @@ func TestFreshAndReopen(t *testing.T) {
 	for range 40 {
 		db.Record(m.apply(17))
 	}
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	if got := db.Durable(); got != 680 {
 		t.Fatalf("durable %d after Sync, want 680", got)
 	}
 	mustLoad(t, db)
 	db.Record(m.apply(3))
-	must(t, db.Close())
-	must(t, db.Close())
+	must.OK(t, db.Close())
+	must.OK(t, db.Close())
 	if _, err := db.Load(); !errors.Is(err, ErrClosed) {
 		t.Fatalf("load after Close: %v", err)
 	}
@@ -40,7 +41,7 @@ func TestFreshAndReopen(t *testing.T) {
 		t.Fatalf("reopened at %d, %d bytes; Close must have flushed 683", s.Applied(), db.Size())
 	}
 	info, err := os.Stat(filepath.Join(dir, stateFile))
-	must(t, err)
+	must.OK(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v", info.Mode())
 	}
@@ -68,7 +69,7 @@ func TestRecordWaitsAboveItsBound(t *testing.T) {
 	if flushes == 0 {
 		t.Fatal("the bound was never reached")
 	}
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	mustLoad(t, db)
 }
 
@@ -100,7 +101,7 @@ func TestWrongBatchesAreFatal(t *testing.T) {
 			var fatal []error
 			db := mustOpen(t, t.TempDir(), Options{Fatal: func(err error) { fatal = append(fatal, err) }})
 			db.Record(newModel().apply(10))
-			must(t, db.Sync())
+			must.OK(t, db.Sync())
 			db.Record(b)
 			if err := db.Sync(); err == nil || len(fatal) != 1 {
 				t.Fatalf("error %v, fatal %v", err, fatal)
@@ -122,7 +123,7 @@ func TestSnapshotStreamIsOneState(t *testing.T) {
 	dir := stateDir(t, 700)
 	db := mustOpen(t, dir, Options{})
 	s, err := db.openStream()
-	must(t, err)
+	must.OK(t, err)
 	m := newModel()
 	m.apply(700)
 	var b bytes.Buffer
@@ -131,32 +132,32 @@ func TestSnapshotStreamIsOneState(t *testing.T) {
 	}
 	for range 30 { // the file moves on under the stream
 		db.Record(m.apply(20))
-		must(t, db.Sync())
+		must.OK(t, db.Sync())
 	}
 	if _, err := io.Copy(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	if int64(b.Len()) != s.size {
 		t.Fatalf("%d bytes, announced %d", b.Len(), s.size)
 	}
 	rec, stats, err := Inspect(bytes.NewReader(b.Bytes()))
-	must(t, err)
+	must.OK(t, err)
 	if rec.Applied != 700 || stats.Versions != rec.Versions || stats.Bytes != int64(b.Len()) {
 		t.Fatalf("%v %+v", rec, stats)
 	}
 	other := mustOpen(t, t.TempDir(), Options{})
 	in, err := other.Receive(&b)
-	must(t, err)
+	must.OK(t, err)
 	got, err := other.Replace(in)
-	must(t, err)
-	must(t, checkState(got))
+	must.OK(t, err)
+	must.OK(t, checkState(got))
 	if other.Durable() != 700 || got.Applied() != 700 {
 		t.Fatalf("durable %d", other.Durable())
 	}
 	m = &model{state: got, next: 701}
 	other.Record(m.apply(50)) // and it goes on from there
-	must(t, other.Sync())
+	must.OK(t, other.Sync())
 	mustLoad(t, other)
 }
 
@@ -164,9 +165,9 @@ func TestReplaceLeavesOldStreamsAlone(t *testing.T) {
 	stream := backup(t, 300)
 	db := mustOpen(t, stateDir(t, 200), Options{})
 	s, err := db.openStream()
-	must(t, err)
+	must.OK(t, err)
 	in, err := db.Receive(bytes.NewReader(stream))
-	must(t, err)
+	must.OK(t, err)
 	if _, err := db.Replace(in); err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +178,9 @@ func TestReplaceLeavesOldStreamsAlone(t *testing.T) {
 	if _, err := io.Copy(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	must(t, s.Close())
+	must.OK(t, s.Close())
 	rec, _, err := Inspect(&b)
-	must(t, err)
+	must.OK(t, err)
 	if rec.Applied != 200 {
 		t.Fatalf("old stream is at %d", rec.Applied)
 	}

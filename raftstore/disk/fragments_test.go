@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -19,16 +20,16 @@ func TestFragments(t *testing.T) {
 	most := fragmentBytes(db.file.bolt.Info().PageSize)
 	for _, n := range []int{0, 1, most - sumSize - 1, most - sumSize, most - sumSize + 1, most - 1, most, most + 1, 2*most - sumSize, 2*most - 1, 100 * most, 1 << 20} {
 		payload := bytes.Repeat([]byte{7}, n)
-		must(t, db.file.bolt.Update(func(tx *bbolt.Tx) error {
+		must.OK(t, db.file.bolt.Update(func(tx *bbolt.Tx) error {
 			versions := tx.Bucket(versionsBucket)
 			versions.FillPercent = 1
 			tot := totals{}
 			for r := range proto.Revision(3) {
-				must(t, put(versions, r+1, seal(bytes.Clone(payload)), &tot))
+				must.OK(t, put(versions, r+1, seal(bytes.Clone(payload)), &tot))
 			}
 			for from, r := readRecords(tx), proto.Revision(1); ; r++ {
 				got, value, sum, err := from.next()
-				must(t, err)
+				must.OK(t, err)
 				if value == nil && r == 4 {
 					break
 				}
@@ -37,7 +38,7 @@ func TestFragments(t *testing.T) {
 				}
 			}
 			for r := range proto.Revision(3) {
-				must(t, drop(versions, r+1, &tot))
+				must.OK(t, drop(versions, r+1, &tot))
 			}
 			if k, _ := versions.Cursor().First(); k != nil || tot != (totals{}) {
 				t.Errorf("%d bytes: %x is left, totals %+v", n, k, tot)
@@ -80,10 +81,10 @@ func TestDamagedFragments(t *testing.T) {
 				}
 				return keys[i]
 			}
-			must(t, db.file.bolt.Update(func(tx *bbolt.Tx) error {
+			must.OK(t, db.file.bolt.Update(func(tx *bbolt.Tx) error {
 				versions, tot := tx.Bucket(versionsBucket), totals{}
 				for r := range proto.Revision(3) {
-					must(t, put(versions, r+1, seal(make([]byte, 3*most-50)), &tot))
+					must.OK(t, put(versions, r+1, seal(make([]byte, 3*most-50)), &tot))
 				}
 				return change(versions, key)
 			}))
@@ -106,35 +107,35 @@ func TestFormatOne(t *testing.T) {
 	dir := stateDir(t, 450)
 	path := filepath.Join(dir, stateFile)
 	bolt, err := bbolt.Open(path, fileMode, stateOptions())
-	must(t, err)
+	must.OK(t, err)
 	whole := 0
-	must(t, bolt.Update(func(tx *bbolt.Tx) error {
+	must.OK(t, bolt.Update(func(tx *bbolt.Tx) error {
 		values := map[proto.Revision][]byte{}
 		for from := readRecords(tx); ; {
 			r, payload, _, err := from.next()
-			must(t, err)
+			must.OK(t, err)
 			if payload == nil {
 				break
 			}
 			values[r] = seal(bytes.Clone(payload))
 		}
-		must(t, tx.DeleteBucket(versionsBucket))
+		must.OK(t, tx.DeleteBucket(versionsBucket))
 		versions, err := tx.CreateBucket(versionsBucket)
-		must(t, err)
+		must.OK(t, err)
 		for r, v := range values {
-			must(t, versions.Put(revisionKey(r), v))
+			must.OK(t, versions.Put(revisionKey(r), v))
 			if len(v) > fragmentBytes(bolt.Info().PageSize) {
 				whole++
 			}
 		}
 		return tx.Bucket(metaBucket).Put(formatKey, seal(bytes.Clone(formatOne)))
 	}))
-	must(t, bolt.Close())
+	must.OK(t, bolt.Close())
 	if whole == 0 {
 		t.Fatal("no record is long")
 	}
 	format := func(db *DB) (f []byte) {
-		must(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
+		must.OK(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
 			f = bytes.Clone(tx.Bucket(metaBucket).Get(formatKey)[:1])
 			return nil
 		}))
@@ -147,25 +148,25 @@ func TestFormatOne(t *testing.T) {
 	s := mustLoad(t, db)
 	var stream bytes.Buffer
 	_, err = db.WriteBackup(&stream, nil)
-	must(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(stream.Bytes(), backup(t, 450)) {
 		t.Error("another stream than that of a file with fragments")
 	}
 	m := &model{state: s, next: uint64(s.Applied()) + 1}
 	for range 10 {
 		db.Record(m.apply(30))
-		must(t, db.Sync())
+		must.OK(t, db.Sync())
 	}
 	if f := format(db); !bytes.Equal(f, formatTwo) {
 		t.Errorf("format %x", f)
 	}
-	must(t, db.Close())
+	must.OK(t, db.Close())
 	db = mustOpen(t, dir, Options{FlushEvery: time.Hour})
 	if s := mustLoad(t, db); s.Applied() != 750 {
 		t.Errorf("state at %d", s.Applied())
 	}
-	must(t, db.Shrink())
-	must(t, db.file.bolt.View(checkTree))
+	must.OK(t, db.Shrink())
+	must.OK(t, db.file.bolt.View(checkTree))
 	if names := fileNames(t, dir); !slices.Equal(names, []string{stateFile}) {
 		t.Errorf("%v are left", names)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/wal"
@@ -66,9 +67,9 @@ func smallDisk(t *testing.T, kib int, options ...string) (dir string) {
 func fill(t *testing.T, dir string, pages int) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "filler"), os.O_CREATE|os.O_RDWR, fileMode)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
-	must(t, f.Truncate(0))
+	must.OK(t, f.Truncate(0))
 	for err := error(syscall.ENOSPC); wal.NoRoom(err); { // another writer may be quicker
 		free, _ := freeBytes(f)
 		n := free - int64(pages*os.Getpagesize())
@@ -76,7 +77,7 @@ func fill(t *testing.T, dir string, pages int) {
 			return
 		}
 		if err = allocate(f, 0, n); !wal.NoRoom(err) {
-			must(t, err)
+			must.OK(t, err)
 		}
 	}
 }
@@ -84,7 +85,7 @@ func fill(t *testing.T, dir string, pages int) {
 // unfill makes room.
 func unfill(t *testing.T, dir string) {
 	t.Helper()
-	must(t, remove(dir, "filler"))
+	must.OK(t, remove(dir, "filler"))
 }
 
 // noFatal fails a test.
@@ -146,7 +147,7 @@ func TestFullDisk(t *testing.T) {
 				m := newModel()
 				for range 2 {
 					db.Record(m.apply(20))
-					must(t, db.Sync())
+					must.OK(t, db.Sync())
 				}
 				untilNoRoom(t, db, m)
 				behind, waiting := db.Room()
@@ -188,13 +189,13 @@ func TestFullDisk(t *testing.T) {
 				}
 				checkPages := func(db *DB) {
 					t.Helper()
-					must(t, checkPages(filepath.Join(n, stateFile)))
-					must(t, db.file.bolt.View(checkTree))
+					must.OK(t, checkPages(filepath.Join(n, stateFile)))
+					must.OK(t, db.file.bolt.View(checkTree))
 				}
 				checkPages(db)
 
 				// It ends and starts on the full disk.
-				must(t, db.Close())
+				must.OK(t, db.Close())
 				db = mustOpen(t, n, o)
 				s := mustLoad(t, db)
 				if s.Applied() != durable {
@@ -205,12 +206,12 @@ func TestFullDisk(t *testing.T) {
 
 				unfill(t, dir)
 				db.wait.again = time.Time{}
-				must(t, db.Sync())
+				must.OK(t, db.Sync())
 				if _, waiting := db.Room(); waiting || db.Durable() != proto.Revision(m.next-1) || db.bytes != 0 {
 					t.Fatalf("durable %d of %d, waiting %v, %d bytes pending", db.Durable(), m.next-1, waiting, db.bytes)
 				}
 				checkPages(db)
-				must(t, db.Close())
+				must.OK(t, db.Close())
 				db = mustOpen(t, n, o)
 				if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
 					t.Fatalf("state at %d, %d was durable", s.Applied(), m.next-1)
@@ -264,7 +265,7 @@ func TestDeletesOnFullDisk(t *testing.T) {
 	}
 	b.State = &proto.StateRecord{Applied: n, AppliedTerm: 1}
 	db.Record(b)
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	fill(t, dir, 0)
 	for i, r := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
 		tombstone := &mvcc.Version{Key: fmt.Sprint(r), Revision: proto.Revision(n + i + 1), CreateRevision: proto.Revision(r + 1), Deleted: true}
@@ -277,7 +278,7 @@ func TestDeletesOnFullDisk(t *testing.T) {
 		}
 	}
 	var versions uint64
-	must(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
+	must.OK(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
 		_, tot, err := describe(tx)
 		versions = tot.versions
 		return errors.Join(err, checkTree(tx))
@@ -340,7 +341,7 @@ func TestPartsOnFullDisk(t *testing.T) {
 			}
 			whole := func(want int) {
 				t.Helper()
-				must(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
+				must.OK(t, db.file.bolt.View(func(tx *bbolt.Tx) error {
 					rec, tot, err := describe(tx)
 					if err == nil && (tot.versions != uint64(want) || rec.Applied != uint64(db.Durable())) {
 						err = fmt.Errorf("%d records at %d, durable %d", tot.versions, rec.Applied, db.Durable())
@@ -352,7 +353,7 @@ func TestPartsOnFullDisk(t *testing.T) {
 				}
 			}
 			record(keys, false)
-			must(t, db.Sync())
+			must.OK(t, db.Sync())
 			fill(t, dir, 0)
 			record(2*keys-1, true)
 			if err := db.Sync(); err != nil || len(db.pending) > 0 || db.bytes != 0 {
@@ -374,13 +375,13 @@ func TestPartsOnFullDisk(t *testing.T) {
 				t.Fatalf("%d of %d found room", came, keys)
 			}
 			whole(keys + came)
-			must(t, db.Close())
+			must.OK(t, db.Close())
 			db = mustOpen(t, db.dir, o)
 			whole(keys + came)
 			unfill(t, dir)
 			next = int(db.Durable()) + 1
 			record(keys-came, false)
-			must(t, db.Sync())
+			must.OK(t, db.Sync())
 			whole(2 * keys)
 		})
 	}
@@ -400,7 +401,7 @@ func TestDiskInTurns(t *testing.T) {
 			waited := 0
 			// The model's state has a bound, and so has its file: it begins again and again.
 			for range 10 {
-				must(t, os.RemoveAll(n))
+				must.OK(t, os.RemoveAll(n))
 				unfill(t, dir)
 				db := mustOpen(t, n, o)
 				m := newModel()
@@ -412,7 +413,7 @@ func TestDiskInTurns(t *testing.T) {
 					case 2:
 						unfill(t, dir)
 					case 3:
-						must(t, db.Close())
+						must.OK(t, db.Close())
 						durable := db.Durable()
 						db = mustOpen(t, n, o)
 						s := mustLoad(t, db)
@@ -431,14 +432,14 @@ func TestDiskInTurns(t *testing.T) {
 					}
 				}
 				unfill(t, dir)
-				must(t, eventuallySync(db))
-				must(t, db.file.bolt.View(checkTree))
-				must(t, db.Close())
+				must.OK(t, eventuallySync(db))
+				must.OK(t, db.file.bolt.View(checkTree))
+				must.OK(t, db.Close())
 				db = mustOpen(t, n, o)
 				if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
 					t.Fatalf("state at %d, want %d", s.Applied(), m.next-1)
 				}
-				must(t, db.Close())
+				must.OK(t, db.Close())
 			}
 			if waited < 10 {
 				t.Fatalf("waited %d times", waited)
@@ -459,7 +460,7 @@ func eventuallySync(db *DB) error {
 // A step that finds no room fails, and nothing else happens.
 func TestFullAtEveryPage(t *testing.T) {
 	stream := filepath.Join(t.TempDir(), "x")
-	must(t, os.WriteFile(streamName(stream, streamStep), backup(t, streamStep), fileMode))
+	must.OK(t, os.WriteFile(streamName(stream, streamStep), backup(t, streamStep), fileMode))
 	for name, promises := range map[string]bool{"allocated": true, "sparse": false} {
 		t.Run(name, func(t *testing.T) {
 			if !promises {
@@ -477,7 +478,7 @@ func TestFullAtEveryPage(t *testing.T) {
 					work := func(full bool, most int) (wrong []string) {
 						db := mustOpen(t, filepath.Join(dir, "n"), Options{Fatal: noFatal(t), FlushEvery: time.Hour, Reserve: 16 << 10})
 						snaps, err := NewSnapshotStore(db, db.dir)
-						must(t, err)
+						must.OK(t, err)
 						s := mustLoad(t, db)
 						n := &node{db: db, snaps: snaps, m: &model{state: s, next: uint64(s.Applied()) + 1}}
 						if full {
@@ -496,8 +497,8 @@ func TestFullAtEveryPage(t *testing.T) {
 								t.Fatalf("%s: %v", what, err)
 							}
 						}
-						must(t, db.file.bolt.View(checkTree))
-						must(t, db.Close())
+						must.OK(t, db.file.bolt.View(checkTree))
+						must.OK(t, db.Close())
 						return wrong
 					}
 					work(false, 1)
@@ -550,10 +551,10 @@ func TestFailingWrites(t *testing.T) {
 				m := newModel()
 				for range 5 {
 					db.Record(m.apply(100))
-					must(t, db.Sync())
+					must.OK(t, db.Sync())
 				}
 				readers, err := db.openStream() // which keep pages that the flush frees
-				must(t, err)
+				must.OK(t, err)
 				writes, failed, broken := 0, int64(-1), true
 				onWrite(db.file.bolt, func(offset int64) error {
 					if writes++; broken && writes == at {
@@ -565,8 +566,8 @@ func TestFailingWrites(t *testing.T) {
 				db.Record(m.apply(100))
 				err = db.Sync()
 				if err == nil { // one page less: bbolt looks at pages to merge in any order
-					must(t, readers.Close())
-					must(t, db.Close())
+					must.OK(t, readers.Close())
+					must.OK(t, db.Close())
 					if shorter++; shorter > 50 {
 						t.Fatalf("write %d is never there: that of the meta page is not fatal", at)
 					}
@@ -578,7 +579,7 @@ func TestFailingWrites(t *testing.T) {
 					if !errors.Is(fatal, why) || errors.Is(err, ErrNoRoom) || db.Durable() != 500 {
 						t.Fatalf("write %d: %v, fatal %v, durable %d", at, err, fatal, db.Durable())
 					}
-					must(t, readers.Close())
+					must.OK(t, readers.Close())
 					if isMeta := failed < int64(2*os.Getpagesize()); why != syscall.EIO && (!isMeta || at < 10) {
 						t.Fatalf("write %d, at %d, is fatal", at, failed)
 					}
@@ -587,22 +588,22 @@ func TestFailingWrites(t *testing.T) {
 				if !errors.Is(err, ErrNoRoom) || !errors.Is(err, why) || db.Durable() != 500 {
 					t.Fatalf("write %d: %v, durable %d", at, err, db.Durable())
 				}
-				must(t, db.file.bolt.View(checkTree))
+				must.OK(t, db.file.bolt.View(checkTree))
 				if s := mustLoad(t, db); s.Applied() != 500 {
 					t.Fatalf("write %d: state at %d", at, s.Applied())
 				}
 				if _, err := readers.WriteTo(io.Discard); err != nil {
 					t.Fatal(err)
 				}
-				must(t, readers.Close())
-				must(t, eventuallySync(db))
+				must.OK(t, readers.Close())
+				must.OK(t, eventuallySync(db))
 				db.Record(m.apply(100))
-				must(t, db.Sync())
-				must(t, db.file.bolt.View(checkTree))
+				must.OK(t, db.Sync())
+				must.OK(t, db.file.bolt.View(checkTree))
 				if s := mustLoad(t, db); s.Applied() != 700 {
 					t.Fatalf("write %d: state at %d", at, s.Applied())
 				}
-				must(t, db.Close())
+				must.OK(t, db.Close())
 			}
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestFullLog fills the disk with the log. A write without room changes nothing and ends nothing: what was
@@ -24,10 +26,10 @@ func TestFullLog(t *testing.T) {
 			o := LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }, Full: func(error) { full++ }}
 			n := filepath.Join(dir, "n")
 			filler := filepath.Join(dir, "filler")
-			must(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))
+			must.OK(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))
 			l, err := OpenLog(n, o)
-			must(t, err)
-			must(t, l.Reserve())
+			must.OK(t, err)
+			must.OK(t, l.Reserve())
 			check := func(acked uint64) {
 				t.Helper()
 				if last, err := l.LastIndex(); err != nil || last != acked {
@@ -55,28 +57,28 @@ func TestFullLog(t *testing.T) {
 			}
 			for range 2 {
 				check(acked)
-				must(t, l.Set([]byte("a"), []byte("vote")))
-				must(t, l.Close())
+				must.OK(t, l.Set([]byte("a"), []byte("vote")))
+				must.OK(t, l.Close())
 				l, err = OpenLog(n, o)
-				must(t, err)
+				must.OK(t, err)
 			}
 			check(acked)
 			if size < o.SegmentBytes { // a spare segment is too short for the others, and their files vanish
 				for range 200 {
-					must(t, l.DeleteRange(1, acked-1))
-					must(t, store(&acked))
+					must.OK(t, l.DeleteRange(1, acked-1))
+					must.OK(t, store(&acked))
 				}
 				check(acked)
 			}
-			must(t, os.Remove(filler))
-			must(t, l.DeleteRange(1, acked-1))
-			must(t, store(&acked))
-			must(t, l.Reserve())
+			must.OK(t, os.Remove(filler))
+			must.OK(t, l.DeleteRange(1, acked-1))
+			must.OK(t, store(&acked))
+			must.OK(t, l.Reserve())
 			check(acked)
 			if r := l.Room(); r.Spares != 2 {
 				t.Errorf("the reserve has %d segments", r.Spares)
 			}
-			must(t, l.Close())
+			must.OK(t, l.Close())
 		})
 	}
 }
@@ -85,8 +87,8 @@ func TestFullLog(t *testing.T) {
 func TestWithoutInodes(t *testing.T) {
 	dir := smallDisk(t, 16<<10, "nr_inodes=40")
 	l, err := OpenLog(filepath.Join(dir, "n"), LogOptions{SegmentBytes: 64 << 10, Spares: 2, Fatal: func(err error) { t.Error(err) }})
-	must(t, err)
-	must(t, l.Reserve())
+	must.OK(t, err)
+	must.OK(t, l.Reserve())
 	for i := 0; err == nil; i++ {
 		err = os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, fileMode)
 	}
@@ -94,12 +96,12 @@ func TestWithoutInodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := uint64(1); i < 2000; i++ {
-		must(t, l.StoreLogs(logs(1, i, i, 3000)))
+		must.OK(t, l.StoreLogs(logs(1, i, i, 3000)))
 		if i%4 == 0 {
-			must(t, l.DeleteRange(1, i-2))
+			must.OK(t, l.DeleteRange(1, i-2))
 		}
 	}
-	must(t, l.Close())
+	must.OK(t, l.Close())
 }
 
 // TestRefusedEntries: entries that found no room are refused, unless Raft would go on from a log that is not there.
@@ -124,12 +126,12 @@ func TestRefusedEntries(t *testing.T) {
 			f := &faulty{InmemStore: raft.NewInmemStore()}
 			fatal, full := 0, 0
 			l := newLog(f, LogOptions{Fatal: func(error) { fatal++ }, Full: func(error) { full++ }, Leads: func() bool { return row.leads }})
-			must(t, l.StoreLogs(logs(1, 1, 4, 10)))
+			must.OK(t, l.StoreLogs(logs(1, 1, 4, 10)))
 			if row.shortened {
-				must(t, l.DeleteRange(3, 4))
+				must.OK(t, l.DeleteRange(3, 4))
 			}
 			if row.more {
-				must(t, l.StoreLogs(logs(2, 3, 4, 10)))
+				must.OK(t, l.StoreLogs(logs(2, 3, 4, 10)))
 			}
 			f.err = fmt.Errorf("store: %w", ErrNoRoom)
 			if err := l.StoreLogs(row.entries); !errors.Is(err, ErrNoRoom) || (fatal > 0) != row.fatal || full != 1 {
@@ -139,7 +141,7 @@ func TestRefusedEntries(t *testing.T) {
 				return
 			}
 			want, err := l.LastIndex()
-			must(t, err)
+			must.OK(t, err)
 			if err := l.DeleteRange(3, 4); !errors.Is(err, ErrNoRoom) || fatal > 0 {
 				t.Errorf("cut off the end: %v, %d times fatal", err, fatal)
 			}
@@ -164,7 +166,7 @@ func TestStableStoreWaits(t *testing.T) {
 				return commit()
 			},
 		})
-		must(t, err)
+		must.OK(t, err)
 		readOnly.Store(true)
 		done := make(chan error)
 		go func() { done <- l.SetUint64([]byte("CurrentTerm"), 7) }()
@@ -176,7 +178,7 @@ func TestStableStoreWaits(t *testing.T) {
 		default:
 		}
 		readOnly.Store(false)
-		must(t, <-done)
+		must.OK(t, <-done)
 		if term, err := l.GetUint64([]byte("CurrentTerm")); err != nil || term != 7 {
 			t.Errorf("term %d: %v", term, err)
 		}
@@ -187,6 +189,6 @@ func TestStableStoreWaits(t *testing.T) {
 		if err := <-done; !errors.Is(err, syscall.EROFS) || len(fatal) != 1 {
 			t.Errorf("at the end: %v, %d times fatal", err, len(fatal))
 		}
-		must(t, l.Close())
+		must.OK(t, l.Close())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -205,18 +206,11 @@ func stateDir(t testing.TB, n int) string {
 	for left := n; left > 0; left -= 25 {
 		db.Record(m.apply(min(left, 25)))
 		if left%4 == 0 {
-			must(t, db.Sync())
+			must.OK(t, db.Sync())
 		}
 	}
-	must(t, db.Close())
+	must.OK(t, db.Close())
 	return dir
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // backup is the snapshot stream of the model's state at index n.
@@ -227,21 +221,21 @@ func backup(t testing.TB, n int) []byte {
 	if _, err := db.WriteBackup(&b, nil); err != nil {
 		t.Fatal(err)
 	}
-	must(t, db.Close())
+	must.OK(t, db.Close())
 	return b.Bytes()
 }
 
 func copyFile(t testing.TB, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
-	must(t, err)
-	must(t, os.WriteFile(to, b, fileMode))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(to, b, fileMode))
 }
 
 func fileNames(t testing.TB, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	must.OK(t, err)
 	for _, e := range entries {
 		names = append(names, filepath.Base(e.Name()))
 	}

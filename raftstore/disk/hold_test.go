@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestHold: what DeleteRange leaves of the log's beginning while snapshots are being
@@ -21,7 +23,7 @@ func TestHold(t *testing.T) {
 	from := func(index uint64) step { return func(_ *testing.T, l *Log) { l.KeepFrom(index) } }
 	pass := func(d time.Duration) step { return func(*testing.T, *Log) { time.Sleep(d) } }
 	grow := func(from, to uint64) step {
-		return func(t *testing.T, l *Log) { must(t, l.StoreLogs(logs(1, from, to, 1000-logOverhead))) }
+		return func(t *testing.T, l *Log) { must.OK(t, l.StoreLogs(logs(1, from, to, 1000-logOverhead))) }
 	}
 	const limit = 100_000
 	for _, row := range []struct {
@@ -61,18 +63,18 @@ func TestHold(t *testing.T) {
 				l, err := OpenLog(t.TempDir(), LogOptions{HoldBytes: limit, GaveUp: func(index uint64, bytes int64) {
 					gaveUp += fmt.Sprintf("%d after %d", index, bytes)
 				}})
-				must(t, err)
-				must(t, l.StoreLogs(logs(1, 1, 100, 10)))
+				must.OK(t, err)
+				must.OK(t, l.StoreLogs(logs(1, 1, 100, 10)))
 				for _, s := range row.steps {
 					s(t, l)
 				}
-				must(t, l.DeleteRange(row.min, row.max))
+				must.OK(t, l.DeleteRange(row.min, row.max))
 				first, err := l.FirstIndex()
-				must(t, err)
+				must.OK(t, err)
 				if first != row.first || gaveUp != row.gaveUp {
 					t.Errorf("the log begins at %d, gave up %q; want %d, %q", first, gaveUp, row.first, row.gaveUp)
 				}
-				must(t, l.Close())
+				must.OK(t, l.Close())
 			})
 		})
 	}
@@ -83,7 +85,7 @@ func TestHold(t *testing.T) {
 func TestHoldsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := OpenLog(t.TempDir(), LogOptions{HoldFor: time.Minute})
-		must(t, err)
+		must.OK(t, err)
 		defer l.Close()
 		sending := l.Hold(5)
 		for range 1000 {
@@ -106,35 +108,35 @@ func TestHoldsAreForgotten(t *testing.T) {
 func TestOpenSnapshotHoldsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	n, err := openNode(dir)
-	must(t, err)
+	must.OK(t, err)
 	defer n.db.Close()
 	l, err := OpenLog(dir, LogOptions{HoldFor: time.Nanosecond})
-	must(t, err)
+	must.OK(t, err)
 	defer l.Close()
 	n.snaps.HoldLog(l)
-	must(t, l.StoreLogs(logs(1, 1, 1000, 10)))
+	must.OK(t, l.StoreLogs(logs(1, 1, 1000, 10)))
 	cutTo := func(to, want uint64) {
 		t.Helper()
-		must(t, l.DeleteRange(1, to))
+		must.OK(t, l.DeleteRange(1, to))
 		if first, err := l.FirstIndex(); err != nil || first != want {
 			t.Errorf("cut up to %d, the log begins at %d, %v, want %d", to, first, err, want)
 		}
 	}
 	n.db.Record(n.m.apply(70))
-	must(t, n.local())
+	must.OK(t, n.local())
 	list, err := n.snaps.List()
-	must(t, err)
+	must.OK(t, err)
 	_, rc, err := n.snaps.Open(list[0].ID)
-	must(t, err)
+	must.OK(t, err)
 	n.db.Record(n.m.apply(70))
-	must(t, n.local()) // the next snapshot, while that one is being sent
+	must.OK(t, n.local()) // the next snapshot, while that one is being sent
 	cutTo(100, 70)
 	_, err = io.Copy(io.Discard, rc)
-	must(t, err)
+	must.OK(t, err)
 	cutTo(100, 70)
-	must(t, rc.Close())
+	must.OK(t, rc.Close())
 	for end := time.Now().Add(10 * time.Second); ; { // as long again as it was held
-		must(t, l.DeleteRange(1, 100))
+		must.OK(t, l.DeleteRange(1, 100))
 		if first, err := l.FirstIndex(); err == nil && first == 101 {
 			break
 		} else if time.Now().After(end) {
@@ -143,12 +145,12 @@ func TestOpenSnapshotHoldsTheLog(t *testing.T) {
 	}
 
 	sink, err := n.create(streamStep)
-	must(t, err)
+	must.OK(t, err)
 	_, err = io.Copy(sink, bytes.NewReader(backup(t, streamStep)))
-	must(t, err)
-	must(t, sink.Close())
-	must(t, n.restore(sink.ID()))
+	must.OK(t, err)
+	must.OK(t, sink.Close())
+	must.OK(t, n.restore(sink.ID()))
 	cutTo(streamStep+100, streamStep+101)
 	var entry raft.Log
-	must(t, l.GetLog(1000, &entry))
+	must.OK(t, l.GetLog(1000, &entry))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/wal"
 )
 
@@ -26,7 +27,7 @@ func logs(term, from, to uint64, size int) (out []*raft.Log) {
 // on a plain store: they must never differ.
 func TestLogAgainstStore(t *testing.T) {
 	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000, SegmentBytes: 16 << 10})
-	must(t, err)
+	must.OK(t, err)
 	defer l.Close()
 	plain := raft.NewInmemStore()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -36,24 +37,24 @@ func TestLogAgainstStore(t *testing.T) {
 		case 0: // conflict: cut the tail
 			if next > 5 {
 				from := next - 1 - rng.Uint64N(4)
-				must(t, l.DeleteRange(from, next-1))
-				must(t, plain.DeleteRange(from, next-1))
+				must.OK(t, l.DeleteRange(from, next-1))
+				must.OK(t, plain.DeleteRange(from, next-1))
 				next = from
 				term++
 			}
 		case 1: // compaction: cut the front
 			first, err := l.FirstIndex()
-			must(t, err)
+			must.OK(t, err)
 			if next > first+10 {
-				must(t, l.DeleteRange(first, next-8))
-				must(t, plain.DeleteRange(first, next-8))
+				must.OK(t, l.DeleteRange(first, next-8))
+				must.OK(t, plain.DeleteRange(first, next-8))
 			}
 		case 2: // a gap, as after a snapshot
 			next += rng.Uint64N(3) * 10
 		default:
 			batch := logs(term, next, next+rng.Uint64N(6), rng.IntN(1500))
-			must(t, l.StoreLogs(batch))
-			must(t, plain.StoreLogs(batch))
+			must.OK(t, l.StoreLogs(batch))
+			must.OK(t, plain.StoreLogs(batch))
 			next += uint64(len(batch))
 		}
 		if l.cache.bytes > 4000 {
@@ -189,7 +190,7 @@ func TestWatchdog(t *testing.T) {
 				observed = d
 			},
 		})
-		must(t, l.StoreLogs(logs(1, 1, 3, 10)))
+		must.OK(t, l.StoreLogs(logs(1, 1, 3, 10)))
 		if len(fatal) != 0 || observed != 9*time.Second {
 			t.Fatalf("a slow disk: %v, %v", fatal, observed)
 		}
@@ -228,10 +229,10 @@ func TestWatchdogIsFed(t *testing.T) {
 				return commit()
 			},
 		})
-		must(t, err)
+		must.OK(t, err)
 		slow.Store(int64(9 * time.Second))
 		began := time.Now()
-		must(t, l.StoreLogs(logs(1, 1, 10, 3000)))
+		must.OK(t, l.StoreLogs(logs(1, 1, 10, 3000)))
 		if took := time.Since(began); took < 80*time.Second || hung.Load() != 0 {
 			t.Errorf("ten changes took %v, and %d times the disk was taken for hung", took, hung.Load())
 		}
@@ -240,12 +241,12 @@ func TestWatchdogIsFed(t *testing.T) {
 			t.Error("the disk is taken for hung while nothing is written")
 		}
 		slow.Store(int64(time.Minute))
-		must(t, l.StoreLogs(logs(1, 11, 11, 10)))
+		must.OK(t, l.StoreLogs(logs(1, 11, 11, 10)))
 		if n := hung.Load(); n != 1 {
 			t.Errorf("a disk that hangs for a minute was noticed %d times", n)
 		}
 		slow.Store(0)
-		must(t, l.Close())
+		must.OK(t, l.Close())
 	})
 }
 
@@ -253,7 +254,7 @@ func TestLogErrorsAreFatal(t *testing.T) {
 	bad := errors.New("input/output error")
 	var fatal error
 	store := raft.NewInmemStore()
-	must(t, store.StoreLogs(logs(1, 1, 3, 1)))
+	must.OK(t, store.StoreLogs(logs(1, 1, 3, 1)))
 	l := newLog(&faulty{InmemStore: store, err: bad}, LogOptions{Fatal: func(err error) { fatal = err }})
 	for name, f := range map[string]func() error{
 		"StoreLogs":   func() error { return l.StoreLogs(logs(1, 1, 3, 1)) },
@@ -290,31 +291,31 @@ func TestLogWithAHole(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			l, err := OpenLog(dir, LogOptions{})
-			must(t, err)
+			must.OK(t, err)
 			for _, r := range tt.ranges {
-				must(t, l.StoreLogs(logs(4, r[0], r[1], 10)))
+				must.OK(t, l.StoreLogs(logs(4, r[0], r[1], 10)))
 			}
-			must(t, l.SetUint64([]byte("CurrentTerm"), 4))
-			must(t, l.Close())
+			must.OK(t, l.SetUint64([]byte("CurrentTerm"), 4))
+			must.OK(t, l.Close())
 			l, err = OpenLog(dir, LogOptions{})
-			must(t, err)
+			must.OK(t, err)
 			if got := l.Run(); got != tt.run {
 				t.Fatalf("the newest entries begin at %d, want %d", got, tt.run)
 			}
 			first, err := l.FirstIndex()
-			must(t, err)
+			must.OK(t, err)
 			if first != tt.run {
-				must(t, l.Drop(first, tt.run-1))
+				must.OK(t, l.Drop(first, tt.run-1))
 			}
 			first, err = l.FirstIndex()
-			must(t, err)
+			must.OK(t, err)
 			term, err := l.GetUint64([]byte("CurrentTerm"))
-			must(t, err)
+			must.OK(t, err)
 			if first != tt.run || term != 4 {
 				t.Errorf("the log begins at %d, term %d", first, term)
 			}
-			must(t, l.Close())
-			must(t, checkPages(filepath.Join(dir, stableFile)))
+			must.OK(t, l.Close())
+			must.OK(t, checkPages(filepath.Join(dir, stableFile)))
 		})
 	}
 }
@@ -326,16 +327,16 @@ func TestCompactionDuringTruncation(t *testing.T) {
 	l, err := OpenLog(t.TempDir(), LogOptions{
 		Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
 	})
-	must(t, err)
-	must(t, l.StoreLogs(logs(1, 1, 150, 10)))
-	must(t, l.DeleteRange(101, 150)) // the dead tail; what takes its place comes next
-	must(t, l.DeleteRange(1, 100))   // the snapshot goroutine
+	must.OK(t, err)
+	must.OK(t, l.StoreLogs(logs(1, 1, 150, 10)))
+	must.OK(t, l.DeleteRange(101, 150)) // the dead tail; what takes its place comes next
+	must.OK(t, l.DeleteRange(1, 100))   // the snapshot goroutine
 	last, err := l.LastIndex()
-	must(t, err)
+	must.OK(t, err)
 	if last != 100 {
 		t.Errorf("the log ends at %d", last)
 	}
-	must(t, l.Close())
+	must.OK(t, l.Close())
 }
 
 // Raft truncates a tail that its leader does not have. What was applied is not such a
@@ -350,17 +351,17 @@ func TestAppliedEntriesAreNotCut(t *testing.T) {
 	} {
 		var fatal error
 		l, err := OpenLog(t.TempDir(), LogOptions{Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
-		must(t, err)
-		must(t, l.StoreLogs(logs(1, 1, 60, 10)))
+		must.OK(t, err)
+		must.OK(t, l.StoreLogs(logs(1, 1, 60, 10)))
 		err = l.DeleteRange(tt.min, tt.max)
 		var entry raft.Log
 		there := l.GetLog(tt.min, &entry) == nil
 		if errors.Is(err, ErrAppliedCut) != tt.fatal || errors.Is(fatal, ErrAppliedCut) != tt.fatal || there != tt.fatal {
 			t.Errorf("%d to %d: %v, fatal %v, still there: %v", tt.min, tt.max, err, fatal, there)
 		}
-		must(t, l.Drop(1, 60))
-		must(t, l.DeleteRange(1, 60)) // nothing is there
-		must(t, l.Close())
+		must.OK(t, l.Drop(1, 60))
+		must.OK(t, l.DeleteRange(1, 60)) // nothing is there
+		must.OK(t, l.Close())
 	}
 }
 
@@ -375,7 +376,7 @@ func TestCloseWaits(t *testing.T) {
 			}
 			return commit()
 		}, Fatal: func(err error) { t.Error(err) }, Watchdog: time.Hour})
-		must(t, err)
+		must.OK(t, err)
 		waits.Store(true)
 		stored, closed := make(chan error, 1), make(chan error, 1)
 		go func() { stored <- l.StoreLogs(logs(1, 1, 3, 10)) }()
@@ -386,8 +387,8 @@ func TestCloseWaits(t *testing.T) {
 			t.Error("closed under a write")
 		}
 		close(disk)
-		must(t, <-stored)
+		must.OK(t, <-stored)
 		synctest.Wait()
-		must(t, <-closed)
+		must.OK(t, <-closed)
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // A log with a hole, in several segments.
@@ -38,14 +40,14 @@ func makeHoled(dir string) error {
 // TestReopenLog: all of a log is there when it is opened again.
 func TestReopenLog(t *testing.T) {
 	dir := t.TempDir()
-	must(t, makeHoled(dir))
+	must.OK(t, makeHoled(dir))
 	l, err := OpenLog(dir, LogOptions{SegmentBytes: smallSegment})
-	must(t, err)
+	must.OK(t, err)
 	defer l.Close()
 	first, err := l.FirstIndex()
-	must(t, err)
+	must.OK(t, err)
 	last, err := l.LastIndex()
-	must(t, err)
+	must.OK(t, err)
 	if first != 1 || last != holedLast || l.Run() != holeEnd {
 		t.Errorf("the log has %d to %d, the last of it from %d on", first, last, l.Run())
 	}
@@ -63,11 +65,11 @@ func TestReopenLog(t *testing.T) {
 		}
 	}
 	term, err := l.GetUint64(raftTerm)
-	must(t, err)
+	must.OK(t, err)
 	voted, err := l.GetUint64(voteTerm)
-	must(t, err)
+	must.OK(t, err)
 	vote, err := l.Get(voteCandidate)
-	must(t, err)
+	must.OK(t, err)
 	if term != 5 || voted != 5 || string(vote) != "somebody" {
 		t.Errorf("term %d, vote of term %d for %q", term, voted, vote)
 	}
@@ -100,12 +102,12 @@ func TestHalfALog(t *testing.T) {
 		"raft.db is emptied": func(dir string) error { return os.Truncate(filepath.Join(dir, stableFile), 0) },
 	} {
 		dir := t.TempDir()
-		must(t, makeHoled(dir))
-		must(t, break_(dir))
+		must.OK(t, makeHoled(dir))
+		must.OK(t, break_(dir))
 		for range 2 { // the first start changes nothing
 			if l, err := OpenLog(dir, LogOptions{}); !errors.Is(err, ErrLogLost) {
 				t.Errorf("%s: %v", name, err)
-				must(t, l.Close())
+				must.OK(t, l.Close())
 			}
 		}
 	}
@@ -114,11 +116,11 @@ func TestHalfALog(t *testing.T) {
 // TestUnknownStableFormat: a raft.db of a later release is not taken for one of ours.
 func TestUnknownStableFormat(t *testing.T) {
 	dir := t.TempDir()
-	must(t, makeHoled(dir))
+	must.OK(t, makeHoled(dir))
 	bolt, err := openBolt(filepath.Join(dir, stableFile))
-	must(t, err)
-	must(t, bolt.Set(recordKey, seal(binary.BigEndian.AppendUint32(nil, stableFormat+1))))
-	must(t, bolt.Close())
+	must.OK(t, err)
+	must.OK(t, bolt.Set(recordKey, seal(binary.BigEndian.AppendUint32(nil, stableFormat+1))))
+	must.OK(t, bolt.Close())
 	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db: format 3 is unknown, this release knows up to 2") {
 		t.Error(err)
 	}
@@ -127,38 +129,38 @@ func TestUnknownStableFormat(t *testing.T) {
 // TestStableFormatOne: a record of format 1 is read, and is of the newest format before a segment can be.
 func TestStableFormatOne(t *testing.T) {
 	dir := t.TempDir()
-	must(t, makeHoled(dir))
+	must.OK(t, makeHoled(dir))
 	s, err := openStable(dir, nil, false)
-	must(t, err)
+	must.OK(t, err)
 	want := *s.pairs.Load()
 	record := encodeStable(want)
 	binary.BigEndian.PutUint32(record, 1)
-	must(t, s.bolt.Set(recordKey, seal(record[:len(record)-4])))
-	must(t, s.Close())
+	must.OK(t, s.bolt.Set(recordKey, seal(record[:len(record)-4])))
+	must.OK(t, s.Close())
 	s, err = openStable(dir, nil, false)
-	must(t, err)
+	must.OK(t, err)
 	if got := *s.pairs.Load(); len(want) == 0 || !maps.EqualFunc(got, want, bytes.Equal) {
 		t.Errorf("read as %q, want %q", got, want)
 	}
 	record, err = s.bolt.Get(recordKey)
-	must(t, err)
+	must.OK(t, err)
 	if format := binary.BigEndian.Uint32(record); format != stableFormat {
 		t.Errorf("opened, it has format %d", format)
 	}
-	must(t, s.Close())
+	must.OK(t, s.Close())
 }
 
 // TestStableWithoutRecord: a raft.db that has a term in another form is not a lost log, which recovery
 // would make up for.
 func TestStableWithoutRecord(t *testing.T) {
 	dir := t.TempDir()
-	must(t, makeHoled(dir))
+	must.OK(t, makeHoled(dir))
 	path := filepath.Join(dir, stableFile)
-	must(t, os.Remove(path))
+	must.OK(t, os.Remove(path))
 	bolt, err := openBolt(path)
-	must(t, err)
-	must(t, bolt.SetUint64(raftTerm, 7))
-	must(t, bolt.Close())
+	must.OK(t, err)
+	must.OK(t, bolt.SetUint64(raftTerm, 7))
+	must.OK(t, bolt.Close())
 	if _, err := OpenLog(dir, LogOptions{}); err == nil || errors.Is(err, ErrLogLost) || !strings.Contains(err.Error(), "no record of the format that this release knows") {
 		t.Error(err)
 	}
@@ -178,9 +180,9 @@ func TestFailedNumberIsFatal(t *testing.T) {
 			return commit()
 		},
 	})
-	must(t, err)
+	must.OK(t, err)
 	broken.Store(true)
-	must(t, l.StoreLogs(logs(1, 1, 1, smallSegment*2/3))) // more than half: the next segment is made
+	must.OK(t, l.StoreLogs(logs(1, 1, 1, smallSegment*2/3))) // more than half: the next segment is made
 	select {
 	case err := <-fatal:
 		if !errors.Is(err, syscall.EIO) {
@@ -189,5 +191,5 @@ func TestFailedNumberIsFatal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the process goes on")
 	}
-	must(t, l.Close())
+	must.OK(t, l.Close())
 }

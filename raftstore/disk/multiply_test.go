@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -18,9 +19,7 @@ func TestMultiply(t *testing.T) {
 		UID: "aaaa", Fields: mvcc.AttributesOf(mvcc.Pair{Name: "expires", Value: "1"}, mvcc.Pair{Name: "spec.of", Value: "template"}),
 	}).SetValue([]byte(`{"name":"template","uid":"aaaa","rv":"12"}`))
 	other := (&mvcc.Version{Key: "ns/other", Revision: 13, CreateRevision: 13}).SetValue([]byte("x"))
-	if err := buildState(dir, []Added{{"configmaps", template}, {"secrets", other}}, &proto.StateRecord{Applied: 20, AppliedTerm: 2, ClusterId: "c"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, buildState(dir, []Added{{"configmaps", template}, {"secrets", other}}, &proto.StateRecord{Applied: 20, AppliedTerm: 2, ClusterId: "c"}))
 	db := mustOpen(t, dir, Options{})
 	var small, big bytes.Buffer
 	if _, err := db.WriteBackup(&small, nil); err != nil {
@@ -31,16 +30,10 @@ func TestMultiply(t *testing.T) {
 		Table: "configmaps", Key: "ns/template", N: 1000, Texts: []string{"template", "aaaa"}, With: with,
 		Fields: map[string]func(int) string{"expires": func(i int) string { return fmt.Sprint(7 * i) }},
 	}
-	if err := Multiply(&big, bytes.NewReader(small.Bytes()), copies); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Multiply(&big, bytes.NewReader(small.Bytes()), copies))
 	_, state, err := loadBackup(&big)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, state.Check())
 	if n, _ := state.Table("configmaps").Live(); n != 1001 || state.Applied() != 1020 {
 		t.Fatalf("%d objects at %d", n, state.Applied())
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"go.etcd.io/bbolt"
 )
@@ -19,7 +20,7 @@ func builtFile(t testing.TB, sizes []int) (path string, values map[proto.Revisio
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "built")
 	b, err := newBuilder(path)
-	must(t, err)
+	must.OK(t, err)
 	values = map[proto.Revision][]byte{}
 	rng := rand.New(rand.NewPCG(uint64(len(sizes)), 1))
 	var r proto.Revision
@@ -27,34 +28,34 @@ func builtFile(t testing.TB, sizes []int) (path string, values map[proto.Revisio
 		r += 1 + proto.Revision(rng.IntN(3))
 		payload := bytes.Repeat([]byte{byte(r)}, n)
 		values[r] = seal(bytes.Clone(payload))
-		must(t, b.add(r, payload, checksum(payload)))
+		must.OK(t, b.add(r, payload, checksum(payload)))
 	}
 	size, err := b.finish(&proto.StateRecord{Applied: uint64(r) + 7, AppliedTerm: 3})
-	must(t, err)
+	must.OK(t, err)
 	if size <= 0 {
 		t.Fatal(size)
 	}
-	must(t, b.abort()) // does nothing now
+	must.OK(t, b.abort()) // does nothing now
 	return path, values
 }
 
 // checkFile holds a file against what is to be in it, by bbolt's own check and by ours.
 func checkFile(t testing.TB, path string, values map[proto.Revision][]byte) {
 	t.Helper()
-	must(t, checkPages(path))
+	must.OK(t, checkPages(path))
 	f, rec, tot, err := openFile(path)
-	must(t, err)
+	must.OK(t, err)
 	var want totals
 	for _, v := range values {
 		payload, sum, err := open(v)
-		must(t, err)
+		must.OK(t, err)
 		want.add(len(payload), sum)
 	}
 	if rec.Versions != uint64(len(values)) || tot != want {
 		t.Fatalf("%d versions, totals %+v, want %+v", rec.Versions, tot, want)
 	}
-	must(t, f.bolt.View(func(tx *bbolt.Tx) error {
-		must(t, checkTree(tx))
+	must.OK(t, f.bolt.View(func(tx *bbolt.Tx) error {
+		must.OK(t, checkTree(tx))
 		for from := readRecords(tx); ; {
 			r, payload, _, err := from.next()
 			if payload == nil {
@@ -65,7 +66,7 @@ func checkFile(t testing.TB, path string, values map[proto.Revision][]byte) {
 			}
 		}
 	}))
-	must(t, f.release())
+	must.OK(t, f.release())
 }
 
 func sizes(n int, size func(i int) int) (out []int) {
@@ -103,7 +104,7 @@ func TestBuilder(t *testing.T) {
 			checkFile(t, path, values)
 			// bbolt opens it without a look at all pages, and writes on.
 			f, _, tot, err := openTrusted(path)
-			must(t, err)
+			must.OK(t, err)
 			order := make([]proto.Revision, 0, len(values))
 			for r := range values {
 				order = append(order, r)
@@ -113,7 +114,7 @@ func TestBuilder(t *testing.T) {
 			if len(order) > 0 {
 				last = order[len(order)-1]
 			}
-			must(t, f.bolt.Update(func(tx *bbolt.Tx) error {
+			must.OK(t, f.bolt.Update(func(tx *bbolt.Tx) error {
 				versions := tx.Bucket(versionsBucket)
 				for i, r := range order {
 					if i%3 > 0 {
@@ -132,10 +133,10 @@ func TestBuilder(t *testing.T) {
 					}
 				}
 				meta := tx.Bucket(metaBucket)
-				must(t, meta.Put(totalsKey, tot.encode()))
+				must.OK(t, meta.Put(totalsKey, tot.encode()))
 				return putState(meta, &proto.StateRecord{Applied: uint64(last) + 50, Versions: tot.versions})
 			}))
-			must(t, f.release())
+			must.OK(t, f.release())
 			checkFile(t, path, values)
 		})
 	}
@@ -154,7 +155,7 @@ func TestBuilderEdges(t *testing.T) {
 		// Four records to a leaf.
 		path, values := builtFile(t, sizes(4*leaves, func(int) int { return fragmentBytes(os.Getpagesize()) - sumSize }))
 		f, _, tot, err := openTrusted(path)
-		must(t, err)
+		must.OK(t, err)
 		if err := f.bolt.View(noLoneChildren); err != nil {
 			t.Errorf("%d leaves: %v", leaves, err)
 		}
@@ -172,8 +173,8 @@ func TestBuilderEdges(t *testing.T) {
 				t.Fatalf("%d leaves, record %d from the end: %v", leaves, deleted, err)
 			}
 		}
-		must(t, f.release())
-		must(t, os.Remove(path))
+		must.OK(t, f.release())
+		must.OK(t, os.Remove(path))
 	}
 }
 
@@ -195,14 +196,14 @@ func noLoneChildren(tx *bbolt.Tx) error {
 // TestBuilderWantsOrder: a revision that does not ascend would be a tree that bbolt cannot search.
 func TestBuilderWantsOrder(t *testing.T) {
 	b, err := newBuilder(filepath.Join(t.TempDir(), "built"))
-	must(t, err)
-	must(t, b.add(5, []byte("x"), checksum([]byte("x"))))
+	must.OK(t, err)
+	must.OK(t, b.add(5, []byte("x"), checksum([]byte("x"))))
 	for _, r := range []proto.Revision{5, 4, 0} {
 		if err := b.add(r, []byte("x"), checksum([]byte("x"))); !refused(err) {
 			t.Errorf("revision %d after 5: %v", r, err)
 		}
 	}
-	must(t, b.abort())
+	must.OK(t, b.abort())
 }
 
 // FuzzBuilder: whatever the records are, it is a file that bbolt takes.

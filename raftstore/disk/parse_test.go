@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	pb "google.golang.org/protobuf/proto"
 )
@@ -27,9 +28,7 @@ func seedRecords(t testing.TB) (out [][]byte) {
 		{Revision: 13, CreateRevision: 13, Table: "quotas", Key: "ns/q", Limits: []*proto.Limit{{Bounds: []*proto.Bound{{Name: "cpu", Max: 9}}}}, Fields: a("f", "g")},
 	} {
 		b, err := proto.Encode(proto.KindVersionRecord, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out = append(out, b)
 	}
 	return append(out, []byte{1}, []byte{1, byte(proto.KindStateRecord), 8, 1},
@@ -73,9 +72,7 @@ func TestParsedRecordStandsAlone(t *testing.T) {
 		}
 		page := bytes.Clone(payload)
 		var p versionParser
-		if err := p.parse(page, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.parse(page, &got))
 		clear(page)
 		if !pb.Equal(&got, &want) {
 			t.Errorf("%v, want %v", &got, &want)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,7 +47,7 @@ func forged(t testing.TB, header []byte, payloads ...[]byte) []byte {
 func encoded(t testing.TB, kind proto.Kind, m proto.Message) []byte {
 	t.Helper()
 	b, err := proto.Encode(kind, m)
-	must(t, err)
+	must.OK(t, err)
 	return b
 }
 
@@ -64,23 +65,23 @@ func TestReceivedState(t *testing.T) {
 			} else {
 				in, err = db.Receive(pieces{bytes.NewReader(stream), rand.New(rand.NewPCG(seed, 9))})
 			}
-			must(t, err)
+			must.OK(t, err)
 			if in.loaded == nil || in.size != int64(len(stream)) {
 				t.Fatalf("%d entries: %v, %d bytes of %d", n, in.loaded, in.size, len(stream))
 			}
-			must(t, checkState(in.loaded))
+			must.OK(t, checkState(in.loaded))
 			s, err := db.Replace(in)
-			must(t, err)
+			must.OK(t, err)
 			if in.loaded != nil || dump(s) != dump(mustLoad(t, db)) {
 				t.Fatalf("%d entries: the state and its file differ", n)
 			}
 			var again bytes.Buffer
 			_, err = db.WriteBackup(&again, nil)
-			must(t, err)
+			must.OK(t, err)
 			if !bytes.Equal(again.Bytes(), stream) {
 				t.Fatalf("%d entries: it is sent on as something else", n)
 			}
-			must(t, db.Close())
+			must.OK(t, db.Close())
 		}
 	}
 }
@@ -104,11 +105,11 @@ func TestLongFrames(t *testing.T) {
 	stream := forged(t, encoded(t, proto.KindStateRecord, &proto.StateRecord{Applied: at, AppliedTerm: 1, Versions: at}), payloads...)
 	db := mustOpen(t, t.TempDir(), Options{})
 	in, err := db.Receive(bytes.NewReader(stream))
-	must(t, err)
+	must.OK(t, err)
 	s, err := db.Replace(in)
-	must(t, err)
+	must.OK(t, err)
 	page, err := s.Table("t0").Range(mvcc.Query{At: s.Applied()})
-	must(t, err)
+	must.OK(t, err)
 	if len(page.Versions) != int(at) {
 		t.Fatalf("%d of %d", len(page.Versions), at)
 	}
@@ -119,7 +120,7 @@ func TestLongFrames(t *testing.T) {
 	}
 	again := bytes.NewBuffer(make([]byte, 0, len(stream)))
 	_, err = db.WriteBackup(again, nil)
-	must(t, err)
+	must.OK(t, err)
 	if !bytes.Equal(again.Bytes(), stream) {
 		t.Fatal("it is sent on as something else")
 	}
@@ -149,7 +150,7 @@ func TestReceivedAndDoesNotFit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := mustOpen(t, stateDir(t, 100), Options{})
 			in, err := db.Receive(bytes.NewReader(row.stream))
-			must(t, err)
+			must.OK(t, err)
 			if in.loaded != nil {
 				t.Fatal("it fits")
 			}
@@ -182,7 +183,7 @@ func TestReceiveFails(t *testing.T) {
 		if names := fileNames(t, db.dir); len(names) != 1 {
 			t.Fatal(names)
 		}
-		must(t, db.Close())
+		must.OK(t, db.Close())
 	}
 }
 
@@ -220,7 +221,7 @@ func FuzzReceive(f *testing.F) {
 		if (in.loaded != nil) != (fits == nil) {
 			t.Fatalf("on the way: %v; inspected: %v", in.loaded, fits)
 		}
-		must(t, os.Rename(filepath.Join(dir, incomingFile), filepath.Join(dir, stateFile)))
+		must.OK(t, os.Rename(filepath.Join(dir, incomingFile), filepath.Join(dir, stateFile)))
 		db := mustOpen(t, dir, Options{})
 		s, err := db.Load()
 		if (err == nil) != (in.loaded != nil) {
@@ -229,7 +230,7 @@ func FuzzReceive(f *testing.F) {
 		if err == nil && dump(s) != dump(in.loaded) {
 			t.Fatal("the state and its file differ")
 		}
-		must(t, db.Close())
+		must.OK(t, db.Close())
 	})
 }
 

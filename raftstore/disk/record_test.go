@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -33,13 +34,9 @@ func FuzzEncodeVersion(f *testing.F) {
 			copy(v.RequestID[:], "sixteen bytes at most")
 		}
 		want, err := proto.Encode(proto.KindVersionRecord, v.Record(table))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := encodeVersion(table, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if payload, _, err := open(got); err != nil || !bytes.Equal(payload, want) {
 			t.Fatalf("%x, want %x: %v", payload, want, err)
 		}

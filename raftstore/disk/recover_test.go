@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -33,25 +34,25 @@ func survivorDir(t testing.TB, dir string, applied, first, last int, snapshot, t
 	db := mustOpen(t, dir, Options{})
 	m := newModel()
 	db.Record(m.apply(applied))
-	must(t, errors.Join(db.Sync(), db.Close()))
+	must.OK(t, errors.Join(db.Sync(), db.Close()))
 	log, err := OpenLog(dir, shortSegments)
-	must(t, err)
+	must.OK(t, err)
 	var entries []*raft.Log
 	for i := uint64(first); i <= uint64(last); i++ {
 		entries = append(entries, &raft.Log{Index: i, Term: uint64(modelTerm(i)), Type: raft.LogCommand, Data: entry(i)})
 	}
 	// What a node has taken from a term, it has written the term down for.
-	must(t, log.SetUint64(raftTerm, max(term, uint64(modelTerm(uint64(max(applied, last)))))))
+	must.OK(t, log.SetUint64(raftTerm, max(term, uint64(modelTerm(uint64(max(applied, last)))))))
 	if len(entries) > 0 {
-		must(t, log.StoreLogs(entries))
+		must.OK(t, log.StoreLogs(entries))
 	}
-	must(t, log.Close())
+	must.OK(t, log.Close())
 	if term != 0 {
 		meta := newMeta(snapshot, term, testServers, 1)
 		meta.DataIndex = min(snapshot, uint64(applied))
-		must(t, meta.write(dir))
+		must.OK(t, meta.write(dir))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "node.json"), []byte("old"), fileMode))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "node.json"), []byte("old"), fileMode))
 }
 
 // liveIn writes down the live keys of a state.
@@ -104,7 +105,7 @@ func TestRecover(t *testing.T) {
 				t.Errorf("inspected: %+v", s)
 			}
 			done, err := Recover(dir, recoverOptions())
-			must(t, err)
+			must.OK(t, err)
 			checkRecovered(t, dir, c.upTo)
 			if b, err := os.ReadFile(filepath.Join(done.Aside, "node.json")); err != nil || string(b) != "old" {
 				t.Errorf("what was there before: %q %v", b, err)
@@ -127,7 +128,7 @@ func checkRecovered(t *testing.T, dir string, upTo int) {
 	db := mustOpen(t, dir, Options{})
 	defer db.Close()
 	state, err := db.Load()
-	must(t, err)
+	must.OK(t, err)
 	first := proto.Revision(recoveryTime.Unix() * ticksPerSecond)
 	if m := state.Mark(); m.Applied != first || state.Floor() != first || m.Cluster != "new" {
 		t.Errorf("it begins at %+v, floor %d, want %d", m, state.Floor(), first)
@@ -136,7 +137,7 @@ func checkRecovered(t *testing.T, dir string, upTo int) {
 		t.Errorf("the objects are not those at %d", upTo)
 	}
 	snapshots, err := NewSnapshotStore(db, dir)
-	must(t, err)
+	must.OK(t, err)
 	if list, err := snapshots.List(); err != nil || len(list) != 1 || list[0].Index != uint64(first) || len(list[0].Configuration.Servers) != len(testServers.Servers) {
 		t.Errorf("snapshots: %+v %v", list, err)
 	}
@@ -147,9 +148,9 @@ func TestRecoverDivided(t *testing.T) {
 	dir := t.TempDir()
 	survivorDir(t, dir, 700, 1, 650, 0, 0)
 	log, err := OpenLog(dir, shortSegments)
-	must(t, err)
-	must(t, log.StoreLogs(logs(9, 651, 800, 10)))
-	must(t, log.Close())
+	must.OK(t, err)
+	must.OK(t, log.StoreLogs(logs(9, 651, 800, 10)))
+	must.OK(t, log.Close())
 	if _, err := Recover(dir, recoverOptions()); !errors.Is(err, ErrDivided) {
 		t.Errorf("recovered: %v", err)
 	}
@@ -186,17 +187,17 @@ func TestSurvivorLogLost(t *testing.T) {
 			dir := t.TempDir()
 			survivorDir(t, dir, applied, c.first, c.last, c.index, uint64(modelTerm(c.index)))
 			meta, err := readMeta(dir)
-			must(t, err)
+			must.OK(t, err)
 			meta.DataIndex = c.data
 			if c.local {
 				meta.Received = new(uint64)
 			}
-			must(t, meta.write(dir))
+			must.OK(t, meta.write(dir))
 			if c.forget {
-				must(t, os.Truncate(filepath.Join(dir, stableFile), 0))
+				must.OK(t, os.Truncate(filepath.Join(dir, stableFile), 0))
 			}
 			s, err := InspectSurvivor(dir)
-			must(t, err)
+			must.OK(t, err)
 			if s.LogLost != c.lost || s.LastIndex != uint64(c.upTo) {
 				t.Errorf("lost %v, ends at %d, want %v, %d: %+v", s.LogLost, s.LastIndex, c.lost, c.upTo, s)
 			}
@@ -209,7 +210,7 @@ func TestSurvivorLogLost(t *testing.T) {
 func TestRecoverWrongState(t *testing.T) {
 	dir := t.TempDir()
 	survivorDir(t, dir, 300, 1, 345, 0, 0)
-	must(t, writeFile(dir, wrongStateFile, []byte("evidence")))
+	must.OK(t, writeFile(dir, wrongStateFile, []byte("evidence")))
 	if _, err := Recover(dir, recoverOptions()); !errors.Is(err, ErrWrongState) {
 		t.Errorf("recovered: %v", err)
 	}
@@ -219,7 +220,7 @@ func TestRecoverWrongState(t *testing.T) {
 	o := recoverOptions()
 	o.AcceptWrongState = true
 	done, err := Recover(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	checkRecovered(t, dir, 345)
 	if b, err := os.ReadFile(filepath.Join(done.Aside, wrongStateFile)); err != nil || string(b) != "evidence" {
 		t.Errorf("the evidence is not kept: %q %v", b, err)
@@ -239,29 +240,29 @@ func TestKillRecoverAtEveryFailpoint(t *testing.T) {
 	root := t.TempDir()
 	survivor := filepath.Join(root, "survivor")
 	survivorDir(t, survivor, 300, 1, 345, 0, 0)
-	must(t, writeFile(survivor, wrongStateFile, nil))
+	must.OK(t, writeFile(survivor, wrongStateFile, nil))
 	for _, name := range []string{stateFile, stableFile} { // they are copied for each kill
 		b, err := os.ReadFile(filepath.Join(survivor, name))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(survivor, name), usedPages(t, b), fileMode))
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(filepath.Join(survivor, name), usedPages(t, b), fileMode))
 	}
 	all := filepath.Join(root, "all")
-	must(t, os.CopyFS(all, os.DirFS(survivor)))
+	must.OK(t, os.CopyFS(all, os.DirFS(survivor)))
 	names := failpoints(t, "recover", all)
 	halfway := 0
 	for i, name := range names {
 		dir := filepath.Join(root, strconv.Itoa(i))
-		must(t, os.CopyFS(dir, os.DirFS(survivor)))
+		must.OK(t, os.CopyFS(dir, os.DirFS(survivor)))
 		if out, err := child(t, "recover", dir, childKill+"="+strconv.Itoa(i+1)).CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
 		finished, err := FinishRecovery(dir)
-		must(t, err)
+		must.OK(t, err)
 		if finished {
 			halfway++
 		} else if b, err := os.ReadFile(filepath.Join(dir, "node.json")); err != nil || string(b) == "old" {
-			must(t, err)
-			must(t, childRecover(dir))
+			must.OK(t, err)
+			must.OK(t, childRecover(dir))
 		}
 		checkRecovered(t, dir, 345)
 	}
@@ -269,7 +270,7 @@ func TestKillRecoverAtEveryFailpoint(t *testing.T) {
 		t.Errorf("%d of %d kills were half way: %v", halfway, len(names), names)
 	}
 	survivorDir(t, filepath.Join(root, "marked"), 10, 1, 10, 0, 0)
-	must(t, writeFile(filepath.Join(root, "marked"), recoveringFile, []byte("elsewhere/x")))
+	must.OK(t, writeFile(filepath.Join(root, "marked"), recoveringFile, []byte("elsewhere/x")))
 	if _, err := Open(filepath.Join(root, "marked"), Options{}); !errors.Is(err, ErrRecovering) {
 		t.Errorf("a node starts half way through a recovery: %v", err)
 	}

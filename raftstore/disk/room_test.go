@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -52,7 +53,7 @@ func TestDemand(t *testing.T) {
 					next++
 					b.State = &proto.StateRecord{Applied: uint64(next)}
 					db.Record(b)
-					must(t, db.Sync())
+					must.OK(t, db.Sync())
 					if behind, _ := db.Room(); behind == 0 {
 						t.Fatalf("at %d: %d bytes, all of them pages", next, db.file.end)
 					}

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -73,10 +74,10 @@ func TestShrink(t *testing.T) {
 	db := mustOpen(t, dir, shrinkOptions(t))
 	m := newModel()
 	db.Record(m.apply(300))
-	must(t, db.Sync())
-	must(t, bloat(db, 8<<20))
+	must.OK(t, db.Sync())
+	must.OK(t, bloat(db, 8<<20))
 	old, err := db.openStream()
-	must(t, err)
+	must.OK(t, err)
 	for done := false; !done; {
 		db.Record(m.apply(1))
 		select {
@@ -89,13 +90,13 @@ func TestShrink(t *testing.T) {
 	}
 	var b bytes.Buffer
 	_, err = old.WriteTo(&b)
-	must(t, errors.Join(err, old.Close()))
-	must(t, Verify(&b))
+	must.OK(t, errors.Join(err, old.Close()))
+	must.OK(t, Verify(&b))
 	db.Record(m.apply(100))
-	must(t, db.Sync())
-	must(t, db.file.bolt.View(checkTree))
-	must(t, db.Close())
-	must(t, checkPages(filepath.Join(dir, stateFile)))
+	must.OK(t, db.Sync())
+	must.OK(t, db.file.bolt.View(checkTree))
+	must.OK(t, db.Close())
+	must.OK(t, checkPages(filepath.Join(dir, stateFile)))
 	db = mustOpen(t, dir, Options{})
 	if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
 		t.Fatalf("state at %d, want %d", s.Applied(), m.next-1)
@@ -120,13 +121,13 @@ func TestShrinkIsAbandoned(t *testing.T) {
 			},
 			"by a sync": func(t *testing.T, db *DB, m *model) {
 				db.Record(m.apply(5))
-				must(t, db.Sync())
+				must.OK(t, db.Sync())
 			},
 			"by a received state": func(t *testing.T, db *DB, m *model) {
 				in, err := db.Receive(bytes.NewReader(stream))
-				must(t, err)
+				must.OK(t, err)
 				m.state, err = db.Replace(in)
-				must(t, err)
+				must.OK(t, err)
 				m.next = 901
 			},
 			"by a full disk": func(t *testing.T, db *DB, _ *model) { fill(t, filepath.Dir(db.dir), 0) },
@@ -156,8 +157,8 @@ func TestShrinkIsAbandoned(t *testing.T) {
 				db := mustOpen(t, dir, o)
 				m := newModel()
 				db.Record(m.apply(300))
-				must(t, db.Sync())
-				must(t, bloat(db, 8<<20))
+				must.OK(t, db.Sync())
+				must.OK(t, bloat(db, 8<<20))
 				db.kick <- struct{}{}
 				<-stands
 				work(t, db, m)
@@ -178,7 +179,7 @@ func TestShrinkIsAbandoned(t *testing.T) {
 					t.Fatalf("the copy is left (%v)", err)
 				}
 				db.Record(m.apply(5))
-				must(t, db.Sync())
+				must.OK(t, db.Sync())
 				if name != "by a received state" { // whose file is new
 					db.writing.Lock()
 					if db.shrink.pause != copyPause {
@@ -188,7 +189,7 @@ func TestShrinkIsAbandoned(t *testing.T) {
 					db.writing.Unlock()
 					<-placed
 				}
-				must(t, db.Close())
+				must.OK(t, db.Close())
 				if db.Size() > 3<<20 {
 					t.Errorf("%d bytes", db.Size())
 				}
@@ -196,7 +197,7 @@ func TestShrinkIsAbandoned(t *testing.T) {
 				if s := mustLoad(t, db); s.Applied() != proto.Revision(m.next-1) {
 					t.Fatalf("state at %d, want %d", s.Applied(), m.next-1)
 				}
-				must(t, db.Close())
+				must.OK(t, db.Close())
 			})
 		}
 	}
@@ -216,8 +217,8 @@ func TestShrinkOnFullDisk(t *testing.T) {
 	db := mustOpen(t, filepath.Join(dir, "n"), o)
 	m := newModel()
 	db.Record(m.apply(300))
-	must(t, db.Sync())
-	must(t, bloat(db, 10<<20))
+	must.OK(t, db.Sync())
+	must.OK(t, bloat(db, 10<<20))
 	used := db.file.end - int64(db.file.bolt.Stats().FreePageN+db.file.bolt.Stats().PendingPageN)*int64(os.Getpagesize())
 	fill(t, dir, int(used+o.Reserve*3/4)/os.Getpagesize()) // less than the copy and its whole reserve
 	db.beginCopy()
@@ -230,7 +231,7 @@ func TestShrinkOnFullDisk(t *testing.T) {
 		t.Fatal("no copy was made")
 	}
 	for {
-		must(t, db.Sync())
+		must.OK(t, db.Sync())
 		if room, _ := db.Room(); room >= o.Reserve {
 			break
 		}
@@ -254,7 +255,7 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 	db := mustOpen(t, filepath.Join(dir, "n"), o)
 	m := newModel()
 	db.Record(m.apply(300))
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	wasteful := func(want bool) {
 		t.Helper()
 		if got := db.wasteful(db.file); got != want {
@@ -263,7 +264,7 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 		}
 	}
 	wasteful(false)
-	must(t, bloat(db, 8<<20))
+	must.OK(t, bloat(db, 8<<20))
 	wasteful(true)
 	used := db.file.end - int64(db.file.bolt.Stats().FreePageN+db.file.bolt.Stats().PendingPageN)*int64(os.Getpagesize())
 	for reserve, least := range map[int64]int64{1 << 20: used + 1<<19, 16 << 20: used + 32<<20} { // the first gives back much more than it takes
@@ -279,7 +280,7 @@ func TestShrinkNotOnALowDisk(t *testing.T) {
 	db.waiting.Store(true)
 	wasteful(false)
 	db.waiting.Store(false)
-	must(t, db.Close())
+	must.OK(t, db.Close())
 	if begun != 0 {
 		t.Errorf("%d steps", begun)
 	}
@@ -293,11 +294,11 @@ func TestInUse(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(db.dir, stateFile)); err != nil || before <= 0 || before > info.Size()-4<<20 || db.Size() != info.Size() {
 		t.Errorf("%d of %d bytes are in use: %v, %v", before, db.Size(), info, err)
 	}
-	must(t, bloat(db, 8<<20))
+	must.OK(t, bloat(db, 8<<20))
 	m := newModel()
 	m.apply(300)
 	db.Record(m.apply(1)) // what the last transaction frees is free with the next one
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	if now := db.InUse(); now > before+1<<20 || db.Size() < 8<<20 {
 		t.Errorf("%d of %d bytes are in use, before it had free pages %d", now, db.Size(), before)
 	}
@@ -308,7 +309,7 @@ func TestInUse(t *testing.T) {
 func TestWasteful(t *testing.T) {
 	db := mustOpen(t, t.TempDir(), Options{FlushEvery: time.Hour, Reserve: 1 << 20, ShrinkBytes: 1})
 	db.Record(newModel().apply(300))
-	must(t, db.Sync())
+	must.OK(t, db.Sync())
 	f := db.file
 	s := f.bolt.Stats()
 	used := f.end - int64(s.FreePageN+s.PendingPageN)*int64(os.Getpagesize())
@@ -329,7 +330,7 @@ func TestWasteful(t *testing.T) {
 			t.Errorf("%d bytes used of %d, %d have to be free: %v", used, f.size, c.least, got)
 		}
 	}
-	must(t, db.Close())
+	must.OK(t, db.Close())
 }
 
 // childShrink makes a copy.
@@ -374,8 +375,8 @@ func TestKillWhileShrinking(t *testing.T) {
 		if s := mustLoad(t, db); s.Applied() < 300 && strings.HasPrefix(name, "shrink.") {
 			t.Fatalf("killed at %s: state at %d", name, s.Applied())
 		}
-		must(t, db.file.bolt.View(checkTree))
-		must(t, db.Close())
+		must.OK(t, db.file.bolt.View(checkTree))
+		must.OK(t, db.Close())
 		if names := fileNames(t, dir); !slices.Equal(names, []string{stateFile}) {
 			t.Errorf("killed at %s: %v are left", name, names)
 		}

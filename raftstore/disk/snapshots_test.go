@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -21,7 +22,7 @@ import (
 func newNode(t *testing.T, at int) *node {
 	t.Helper()
 	n, err := openNode(stateDir(t, at))
-	must(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { _ = n.db.Close() })
 	return n
 }
@@ -33,32 +34,32 @@ func TestLocalSnapshot(t *testing.T) {
 	}
 	// The index is above the data: its last entries carried no command.
 	sink, err := n.snaps.Create(1, 203, 7, testServers, 9, nil)
-	must(t, err)
-	must(t, LocalSnapshot{}.Persist(sink))
+	must.OK(t, err)
+	must.OK(t, LocalSnapshot{}.Persist(sink))
 	if info, err := os.Stat(filepath.Join(n.db.dir, metaFile)); err != nil || info.Size() > 4096 || info.Mode().Perm() != 0o600 {
 		t.Fatal(info, err)
 	}
 	n.db.Record(n.m.apply(40))
-	must(t, n.db.Sync())
+	must.OK(t, n.db.Sync())
 	list, err := n.snaps.List()
-	must(t, err)
+	must.OK(t, err)
 	want := &raft.SnapshotMeta{Version: 1, ID: sink.ID(), Index: 203, Term: 7, Configuration: testServers, ConfigurationIndex: 9}
 	if d := cmp.Diff([]*raft.SnapshotMeta{want}, list); d != "" {
 		t.Fatal(d)
 	}
 	m, rc, err := n.snaps.Open(sink.ID())
-	must(t, err)
+	must.OK(t, err)
 	var b bytes.Buffer
 	size, err := io.Copy(&b, rc)
-	must(t, err)
-	must(t, rc.Close())
+	must.OK(t, err)
+	must.OK(t, rc.Close())
 	want.Size = size
 	if d := cmp.Diff(want, m); d != "" {
 		t.Fatal(d)
 	}
 	// Newer data than the index is what a follower gets.
 	rec, _, err := Inspect(&b)
-	must(t, err)
+	must.OK(t, err)
 	if rec.Applied != 240 {
 		t.Fatalf("data at %d", rec.Applied)
 	}
@@ -66,13 +67,13 @@ func TestLocalSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := n.db.dir
-	must(t, n.db.Close())
+	must.OK(t, n.db.Close())
 	n, err = openNode(dir) // 203 > 200 is no reason to restore
-	must(t, err)
+	must.OK(t, err)
 	defer n.db.Close()
 	m, rc, err = n.snaps.Open(sink.ID())
-	must(t, err)
-	must(t, rc.Close())
+	must.OK(t, err)
+	must.OK(t, rc.Close())
 	if d := cmp.Diff(want, m); d != "" {
 		t.Fatal(d)
 	}
@@ -81,19 +82,19 @@ func TestLocalSnapshot(t *testing.T) {
 func TestInstall(t *testing.T) {
 	stream := backup(t, 400)
 	path := filepath.Join(t.TempDir(), "s")
-	must(t, os.WriteFile(path, stream, fileMode))
+	must.OK(t, os.WriteFile(path, stream, fileMode))
 
 	t.Run("restored", func(t *testing.T) {
 		n := newNode(t, 100)
-		must(t, n.install(path, 390))
+		must.OK(t, n.install(path, 390))
 		if s := mustLoad(t, n.db); s.Applied() != 400 {
 			t.Fatal(s.Applied())
 		}
 		m, rc, err := n.snaps.Open("1-390")
-		must(t, err)
+		must.OK(t, err)
 		b, err := io.ReadAll(rc)
-		must(t, err)
-		must(t, rc.Close())
+		must.OK(t, err)
+		must.OK(t, rc.Close())
 		if !bytes.Equal(b, stream) || m.Size != int64(len(b)) {
 			t.Fatal("a received state is not sent on as it came")
 		}
@@ -101,19 +102,19 @@ func TestInstall(t *testing.T) {
 	t.Run("read before it is restored", func(t *testing.T) {
 		n := newNode(t, 100)
 		sink, err := n.create(390)
-		must(t, err)
+		must.OK(t, err)
 		_, err = sink.Write(stream)
-		must(t, err)
-		must(t, sink.Close())
+		must.OK(t, err)
+		must.OK(t, sink.Close())
 		m, rc, err := n.snaps.Open(sink.ID())
-		must(t, err)
+		must.OK(t, err)
 		b, err := io.ReadAll(rc)
-		must(t, err)
-		must(t, rc.Close())
+		must.OK(t, err)
+		must.OK(t, rc.Close())
 		if !bytes.Equal(b, stream) || m.Size != int64(len(b)) {
 			t.Fatal("not the received bytes")
 		}
-		must(t, n.restore(sink.ID()))
+		must.OK(t, n.restore(sink.ID()))
 		if n.m.next != 401 {
 			t.Fatal(n.m.next)
 		}
@@ -121,28 +122,28 @@ func TestInstall(t *testing.T) {
 	t.Run("after a crash", func(t *testing.T) {
 		n := newNode(t, 100)
 		sink, err := n.create(390)
-		must(t, err)
+		must.OK(t, err)
 		_, err = sink.Write(stream)
-		must(t, err)
-		must(t, sink.Close())
+		must.OK(t, err)
+		must.OK(t, sink.Close())
 		dir := n.db.dir
-		must(t, n.db.Close())
+		must.OK(t, n.db.Close())
 		db := mustOpen(t, dir, Options{})
 		s, err := NewSnapshotStore(db, dir)
-		must(t, err)
+		must.OK(t, err)
 		if need, err := s.NeedsRestore(); err != nil || !need {
 			t.Fatal(need, err)
 		}
 		n = &node{db: db, snaps: s}
-		must(t, n.restore(sink.ID()))
-		must(t, checkState(n.m.state))
+		must.OK(t, n.restore(sink.ID()))
+		must.OK(t, checkState(n.m.state))
 		if need, err := s.NeedsRestore(); err != nil || need || n.m.next != 401 {
 			t.Fatal(need, err, n.m.next)
 		}
 	})
 	t.Run("older than the state", func(t *testing.T) {
 		n := newNode(t, 500)
-		must(t, n.local())
+		must.OK(t, n.local())
 		n.db.Record(n.m.apply(10)) // not even flushed
 		if err := n.install(path, 390); !errors.Is(err, ErrLate) {
 			t.Fatal(err)
@@ -154,16 +155,16 @@ func TestInstall(t *testing.T) {
 			t.Fatal(names)
 		}
 		list, err := n.snaps.List()
-		must(t, err)
+		must.OK(t, err)
 		if list[0].Index != 500 {
 			t.Fatalf("the newest snapshot is now %d", list[0].Index)
 		}
 	})
 	t.Run("older than the state, and not than the newest snapshot", func(t *testing.T) {
 		n := newNode(t, 380)
-		must(t, n.local())
+		must.OK(t, n.local())
 		n.db.Record(n.m.apply(120))
-		must(t, n.install(path, 390))
+		must.OK(t, n.install(path, 390))
 		if n.m.next != 501 {
 			t.Fatalf("the state went back to %d", n.m.next-1)
 		}
@@ -173,9 +174,9 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("older than where Raft began, and not than the newest snapshot on disk", func(t *testing.T) {
 		n := newNode(t, 380)
-		must(t, n.local())
+		must.OK(t, n.local())
 		n.db.Record(n.m.apply(120))
-		must(t, n.db.Sync())
+		must.OK(t, n.db.Sync())
 		n.snaps.Advance(500, 1, testServers, 9)
 		if err := n.install(path, 370); !errors.Is(err, ErrLate) {
 			t.Fatal(err)
@@ -183,7 +184,7 @@ func TestInstall(t *testing.T) {
 		if index := n.snaps.Index(); index != 500 || n.snaps.Written() != 380 {
 			t.Fatalf("the newest snapshot is now %d, and %d on disk", index, n.snaps.Written())
 		}
-		must(t, n.install(path, 390))
+		must.OK(t, n.install(path, 390))
 		if n.m.next != 501 {
 			t.Fatalf("the state went back to %d", n.m.next-1)
 		}
@@ -205,9 +206,9 @@ func TestInstall(t *testing.T) {
 			}
 			return err
 		}})}
-		must(t, n.start(dir))
+		must.OK(t, n.start(dir))
 		n.db.Record(n.m.apply(120)) // not flushed
-		must(t, n.install(path, 390))
+		must.OK(t, n.install(path, 390))
 		if len(there) == 0 || slices.Contains(there, false) {
 			t.Errorf("was the file there? %v", there)
 		}
@@ -216,7 +217,7 @@ func TestInstall(t *testing.T) {
 		n := newNode(t, 380)
 		var asked [2]uint64
 		n.snaps.RefuseLate(func(index, term uint64, newest bool) bool { asked = [2]uint64{index, term}; return !newest })
-		must(t, n.local()) // is not asked for
+		must.OK(t, n.local()) // is not asked for
 		if err := n.install(path, 390); !errors.Is(err, ErrLate) || asked[0] != 390 {
 			t.Fatal(err, asked)
 		}
@@ -224,10 +225,10 @@ func TestInstall(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		n := newNode(t, 100)
 		sink, err := n.create(390)
-		must(t, err)
+		must.OK(t, err)
 		_, err = sink.Write(stream[:5000])
-		must(t, err)
-		must(t, sink.Cancel())
+		must.OK(t, err)
+		must.OK(t, sink.Cancel())
 		if err := sink.Close(); !errors.Is(err, ErrClosed) {
 			t.Fatal(err)
 		}
@@ -236,26 +237,26 @@ func TestInstall(t *testing.T) {
 	t.Run("cut off", func(t *testing.T) {
 		n := newNode(t, 100)
 		sink, err := n.create(390)
-		must(t, err)
+		must.OK(t, err)
 		_, err = sink.Write(stream[:len(stream)-1])
-		must(t, err)
+		must.OK(t, err)
 		if err := sink.Close(); !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
 		if err := sink.Close(); !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
-		must(t, sink.Cancel())
+		must.OK(t, sink.Cancel())
 		onlyState(t, n)
 	})
 	t.Run("garbage", func(t *testing.T) {
 		n := newNode(t, 100)
 		sink, err := n.create(390)
-		must(t, err)
+		must.OK(t, err)
 		if _, err := sink.Write(make([]byte, 1<<20)); !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
-		must(t, sink.Cancel())
+		must.OK(t, sink.Cancel())
 		onlyState(t, n)
 	})
 }
@@ -277,25 +278,25 @@ func (w wrapped) WrappedReadCloser() io.ReadCloser { return w.ReadCloser }
 
 func TestRestoreKnowsItsReaders(t *testing.T) {
 	n := newNode(t, 100)
-	must(t, n.local())
+	must.OK(t, n.local())
 	n.db.Record(n.m.apply(20))
 	list, err := n.snaps.List()
-	must(t, err)
+	must.OK(t, err)
 	_, rc, err := n.snaps.Open(list[0].ID)
-	must(t, err)
+	must.OK(t, err)
 	before, err := os.Stat(filepath.Join(n.db.dir, stateFile))
-	must(t, err)
+	must.OK(t, err)
 	s, err := n.db.Restore(wrapped{rc})
-	must(t, err)
-	must(t, rc.Close())
+	must.OK(t, err)
+	must.OK(t, rc.Close())
 	after, err := os.Stat(filepath.Join(n.db.dir, stateFile))
-	must(t, err)
+	must.OK(t, err)
 	if s.Applied() != 120 || !os.SameFile(before, after) {
 		t.Fatalf("own stream: at %d", s.Applied())
 	}
 	// Somebody else's is received and replaces the state.
 	s, err = n.db.Restore(io.NopCloser(bytes.NewReader(backup(t, 300))))
-	must(t, err)
+	must.OK(t, err)
 	if s.Applied() != 300 {
 		t.Fatal(s.Applied())
 	}
@@ -307,8 +308,8 @@ func TestOldStateIsRefused(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "old")
 	copyFile(t, filepath.Join(n.db.dir, stateFile), old)
 	n.db.Record(n.m.apply(50))
-	must(t, n.local())
-	must(t, n.db.Close())
+	must.OK(t, n.local())
+	must.OK(t, n.db.Close())
 	copyFile(t, old, filepath.Join(n.db.dir, stateFile))
 	if _, err := openNode(n.db.dir); !errors.Is(err, ErrBehind) {
 		t.Fatal(err)
@@ -323,42 +324,42 @@ func TestMetaNamesWhatIsOnDisk(t *testing.T) {
 		dir := stateDir(t, 100)
 		path := filepath.Join(dir, stateFile)
 		durable, err := os.ReadFile(path)
-		must(t, err)
+		must.OK(t, err)
 		copyFile(t, filepath.Join(stateDir(t, 200), stateFile), path)
 		n := &node{db: mustOpen(t, dir, Options{FlushEvery: time.Hour, Commit: func(file string, commit func() error) error {
 			if file != stateFile {
 				return commit()
 			}
 			before, err := os.ReadFile(path)
-			must(t, err)
+			must.OK(t, err)
 			if err := commit(); err != nil {
 				return err
 			}
 			after, err := os.ReadFile(path)
-			must(t, err)
+			must.OK(t, err)
 			if !bytes.Equal(before, after) { // else nothing was synced
 				durable = after
 			}
 			return nil
 		}})}
 		n.snaps, err = NewSnapshotStore(n.db, dir)
-		must(t, err)
-		must(t, n.db.Sync())
+		must.OK(t, err)
+		must.OK(t, n.db.Sync())
 		sink, err := n.snaps.Create(1, 150, 7, testServers, 9, nil)
-		must(t, err)
+		must.OK(t, err)
 		if received {
 			_, err = sink.Write(backup(t, 150))
-			must(t, err)
+			must.OK(t, err)
 		}
-		must(t, sink.Close())
-		must(t, n.db.Close())
-		must(t, os.WriteFile(path, durable, fileMode))
+		must.OK(t, sink.Close())
+		must.OK(t, n.db.Close())
+		must.OK(t, os.WriteFile(path, durable, fileMode))
 		again, err := openNode(dir)
 		if err != nil {
 			t.Errorf("received %v: %v", received, err)
 			continue
 		}
-		must(t, again.db.Close())
+		must.OK(t, again.db.Close())
 	}
 }
 
@@ -380,25 +381,25 @@ func TestAwaitedSnapshot(t *testing.T) {
 			n := newNode(t, 100)
 			receive := func(at int) error {
 				sink, err := n.create(uint64(at))
-				must(t, err)
+				must.OK(t, err)
 				_, err = sink.Write(backup(t, at))
-				must(t, err)
+				must.OK(t, err)
 				return sink.Close()
 			}
-			must(t, receive(200))
+			must.OK(t, receive(200))
 			n.snaps.RefuseLate(func(uint64, uint64, bool) bool { return row.refused })
 			if err := receive(row.state); !errors.Is(err, row.want) {
 				t.Errorf("%v, want %v", err, row.want)
 			}
 			in, err := n.db.findIncoming()
-			must(t, err)
+			must.OK(t, err)
 			if in == nil || in.state.Applied != row.left {
 				t.Fatalf("the received file is %+v, want one at %d", in, row.left)
 			}
 			dir := n.db.dir
-			must(t, n.db.Close())
+			must.OK(t, n.db.Close())
 			again, err := openNode(dir)
-			must(t, err)
+			must.OK(t, err)
 			defer again.db.Close()
 			if at := uint64(mustLoad(t, again.db).Applied()); at != row.left {
 				t.Errorf("the next start has the state at %d, want %d", at, row.left)
@@ -415,7 +416,7 @@ func TestReceivedIsTold(t *testing.T) {
 	defer n.db.Close()
 	var err error
 	n.snaps, err = NewSnapshotStore(n.db, dir)
-	must(t, err)
+	must.OK(t, err)
 	var told []error
 	n.snaps.Received(func(err error) { told = append(told, err) })
 	other := mustOpen(t, t.TempDir(), Options{})
@@ -425,15 +426,15 @@ func TestReceivedIsTold(t *testing.T) {
 		big.Added = append(big.Added, Added{"t", (&mvcc.Version{Key: fmt.Sprint(i), Revision: r, CreateRevision: r}).SetValue(make([]byte, 1000))})
 	}
 	other.Record(big)
-	must(t, other.Sync())
+	must.OK(t, other.Sync())
 	var large bytes.Buffer
 	_, err = other.WriteBackup(&large, nil)
-	must(t, err)
-	must(t, other.Close())
+	must.OK(t, err)
+	must.OK(t, other.Close())
 	receive := func(stream []byte, end func(raft.SnapshotSink) error) {
 		t.Helper()
 		sink, err := n.create(300)
-		must(t, err)
+		must.OK(t, err)
 		if _, err := sink.Write(stream); err != nil && !enospc(err) {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestStableRecord: every flipped bit and every missing byte of a record is noticed.
@@ -130,22 +132,22 @@ func TestStableFile(t *testing.T) {
 func TestFlipsOfMetaPages(t *testing.T) {
 	dir := t.TempDir()
 	l, err := OpenLog(dir, shortSegments)
-	must(t, err)
+	must.OK(t, err)
 	for term := range uint64(3) {
-		must(t, l.SetUint64(raftTerm, term+1))
-		must(t, l.SetUint64(voteTerm, term+1))
-		must(t, l.Set(voteCandidate, fmt.Append(nil, "n", term+1)))
+		must.OK(t, l.SetUint64(raftTerm, term+1))
+		must.OK(t, l.SetUint64(voteTerm, term+1))
+		must.OK(t, l.Set(voteCandidate, fmt.Append(nil, "n", term+1)))
 	}
-	must(t, l.Close())
+	must.OK(t, l.Close())
 	path := filepath.Join(dir, stableFile)
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	whole = usedPages(t, whole)
 	for page := range 2 {
 		for bit := range 8 * (pageHeader + metaSize) {
 			flipped := bytes.Clone(whole)
 			flipped[page*os.Getpagesize()+bit/8] ^= 1 << (bit % 8)
-			must(t, os.WriteFile(path, flipped, fileMode))
+			must.OK(t, os.WriteFile(path, flipped, fileMode))
 			l, err := OpenLog(dir, shortSegments)
 			if err != nil {
 				if want := fmt.Sprintf("meta page %d does not hold", page); !errors.Is(err, ErrDamaged) || errors.Is(err, ErrLogLost) || !strings.Contains(err.Error(), want) {
@@ -154,36 +156,36 @@ func TestFlipsOfMetaPages(t *testing.T) {
 				continue
 			}
 			term, err := l.GetUint64(voteTerm)
-			must(t, err)
+			must.OK(t, err)
 			vote, err := l.Get(voteCandidate)
-			must(t, err)
+			must.OK(t, err)
 			if term != 3 || string(vote) != "n3" {
 				t.Errorf("page %d, bit %d: the vote of term %d for %s", page, bit, term, vote)
 			}
 			if bit/8 >= pageHeader {
 				t.Errorf("page %d, bit %d: it is not noticed", page, bit)
 			}
-			must(t, l.Close())
+			must.OK(t, l.Close())
 		}
 	}
 	// A recovery reads the survivor's log by the other page.
 	for page := range 2 {
 		flipped := bytes.Clone(whole)
 		flipped[page*os.Getpagesize()+pageHeader+metaSize-1] ^= 1
-		must(t, os.WriteFile(path, flipped, fileMode))
+		must.OK(t, os.WriteFile(path, flipped, fileMode))
 		survivor := shortSegments
 		survivor.Survivor = true
 		l, err := OpenLog(dir, survivor)
-		must(t, err)
+		must.OK(t, err)
 		if vote, err := l.Get(voteCandidate); err != nil || string(vote) != "n3" {
 			t.Errorf("a survivor without page %d: %s %v", page, vote, err)
 		}
-		must(t, l.Close())
-		must(t, os.WriteFile(path, whole, fileMode))
+		must.OK(t, l.Close())
+		must.OK(t, os.WriteFile(path, whole, fileMode))
 	}
 	// A file that lost its end, but not all.
 	for _, size := range []int{1, pageHeader + metaSize, os.Getpagesize(), os.Getpagesize() + pageHeader} {
-		must(t, os.WriteFile(path, whole[:size], fileMode))
+		must.OK(t, os.WriteFile(path, whole[:size], fileMode))
 		if _, err := OpenLog(dir, shortSegments); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%d bytes of raft.db: %v", size, err)
 		}

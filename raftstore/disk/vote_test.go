@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 var currentTerm = []byte("CurrentTerm")
@@ -45,31 +47,31 @@ func TestVoteIsOneCommit(t *testing.T) {
 			open := func() *Log {
 				t.Helper()
 				l, err := OpenLog(dir, LogOptions{Commit: func(_ string, commit func() error) error { commits++; return commit() }})
-				must(t, err)
+				must.OK(t, err)
 				return l
 			}
 			read := func(l *Log) (v vote) {
 				t.Helper()
 				var err error
 				v.term, err = l.GetUint64(voteTerm)
-				must(t, err)
+				must.OK(t, err)
 				raw, err := l.Get(voteTerm)
-				must(t, err)
+				must.OK(t, err)
 				if !slices.Equal(raw, binary.BigEndian.AppendUint64(nil, v.term)) {
 					t.Errorf("as bytes: %x, as a number: %d", raw, v.term)
 				}
 				c, err := l.Get(voteCandidate)
-				must(t, err)
+				must.OK(t, err)
 				v.candidate = string(c)
 				return v
 			}
 			l := open()
 			for _, step := range []func(*Log) error{term(4), candidate("a"), current(4)} {
-				must(t, step(l))
+				must.OK(t, step(l))
 			}
 			commits = 0
 			for _, step := range row.steps {
-				must(t, step(l))
+				must.OK(t, step(l))
 			}
 			if commits != row.commits {
 				t.Errorf("%d commits, want %d", commits, row.commits)
@@ -77,13 +79,13 @@ func TestVoteIsOneCommit(t *testing.T) {
 			if got := read(l); got != row.read {
 				t.Errorf("read %+v, want %+v", got, row.read)
 			}
-			must(t, l.Close()) // it writes nothing: what a kill leaves is the same
+			must.OK(t, l.Close()) // it writes nothing: what a kill leaves is the same
 			l = open()
 			if got := read(l); got != row.durable {
 				t.Errorf("after a start: %+v, want %+v", got, row.durable)
 			}
-			must(t, l.Close())
-			must(t, checkPages(filepath.Join(dir, stableFile)))
+			must.OK(t, l.Close())
+			must.OK(t, checkPages(filepath.Join(dir, stableFile)))
 		})
 	}
 }

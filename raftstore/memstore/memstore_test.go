@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/memstore"
@@ -23,14 +24,10 @@ func TestClose(t *testing.T) {
 	m := memstore.New()
 	w := &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v")}
 	r, err := m.Propose(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	waiting := make(chan error, 1)
 	go func() { waiting <- m.WaitApplied(context.Background(), r.Revision+1) }()
-	if err := errors.Join(m.Close(), m.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(m.Close(), m.Close()))
 	if err := <-waiting; !errors.Is(err, storeerrors.ErrClosed) {
 		t.Errorf("a wait during Close: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -39,9 +40,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 	facts := AttributesOf(Pair{"f", "v"})
 	fresh()
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	for _, c := range []struct {
 		want   string // in what Check says
 		damage func()

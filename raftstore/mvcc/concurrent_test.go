@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -54,9 +55,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 	for g, room := range []int{1, 16, 400} {
 		c, err := table.Watch(start)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		wg.Go(func() { followConcurrently(t, s, table, c, room, g == 0, &done) })
 	}
 	for i := range batches {

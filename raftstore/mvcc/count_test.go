@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -41,14 +42,10 @@ func (l *lives) key() string {
 }
 
 func (l *lives) apply(entry []byte, err error) {
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	l.index++
 	r, err := l.s.Apply(l.index, 1, entry)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	if r.Version != nil {
 		l.stored[r.Version.Revision] = r.Version.Record("t")
 	}
@@ -74,14 +71,10 @@ func (l *lives) step() {
 func (l *lives) load() {
 	l.s.Publish()
 	next := New()
-	if err := next.LoadState(l.s.StateRecord()); err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, next.LoadState(l.s.StateRecord()))
 	for rev := proto.Revision(1); rev <= l.s.Applied(); rev++ {
 		if r := l.stored[rev]; r != nil {
-			if err := next.LoadVersion(r); err != nil {
-				l.t.Fatal(err)
-			}
+			must.OK(l.t, next.LoadVersion(r))
 		}
 	}
 	next.Publish()
@@ -122,9 +115,7 @@ func (l *lives) look(times int) (all, fast int) {
 			}
 		}
 		page, err := t.Range(q)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		must.OK(l.t, err)
 		want := max(0, countSlowly(t, from, q)-int64(q.Limit))
 		if page.Remaining != want || page.More != (want > 0) {
 			l.t.Fatalf("at %d, applied %d, floor %d: page %+v: %d remain, more is %v, want %d", q.At, applied, floor, q, page.Remaining, page.More, want)
@@ -158,9 +149,7 @@ func TestCountLive(t *testing.T) {
 			}
 		}
 		l.s.Publish()
-		if err := l.s.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.s.Check())
 	}
 	// Both ways of counting are tested, here by small tables with long histories.
 	if fast < all/5 || fast == all {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -44,9 +45,7 @@ func pageTable(b *testing.B, shape string, size int) (*State, proto.Revision) {
 	var index proto.RaftIndex
 	write := func(i int, op proto.Op) {
 		entry, err := proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: fmt.Sprintf("default/object-%07d", i), Op: op, Value: []byte("{}")})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		index++
 		if r, err := s.Apply(index, 1, entry); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
 			b.Fatal(r.Outcome, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -53,9 +54,7 @@ func TestCursorAtDroppedTail(t *testing.T) {
 				}
 				tail := l.s.Applied()
 				c, err := l.s.Table("t").Watch(0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				buf := make([]*Version, room)
 				for read := 0; read < chunkSize; {
 					n, err := c.Next(buf, tail)
@@ -116,9 +115,7 @@ func TestCursorOverManyChunks(t *testing.T) {
 	cursors := map[int]*Cursor{}
 	for _, room := range []int{1, 7, chunkSize, 1000} {
 		c, err := l.s.Table("t").Watch(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cursors[room] = c
 	}
 	written := []proto.Revision{1}
@@ -145,9 +142,7 @@ func TestCursorOverManyChunks(t *testing.T) {
 		}
 		if i%97 == 0 {
 			l.compact(l.s.Applied())
-			if err := l.s.Check(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.s.Check())
 		}
 	}
 	for room, c := range cursors {
@@ -165,9 +160,7 @@ func TestCursorOverManyChunks(t *testing.T) {
 func TestApplyRefusesWhatItDoesNotKnow(t *testing.T) {
 	encode := func(kind proto.Kind, w *proto.Write) []byte {
 		b, err := proto.Encode(kind, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b
 	}
 	good := &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT}

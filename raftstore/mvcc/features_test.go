@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -168,9 +169,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 		everywhere(m.ProtoReflect(), func(where protoreflect.FullName) {
 			places++
 			frame, err := proto.Encode(kind, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := New()
 			before := s.now
 			if _, err := s.Apply(5, 1, frame); !errors.Is(err, proto.ErrUnknownKind) {
@@ -186,9 +185,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 			}
 		})
 		frame, err := proto.Encode(kind, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := New().Apply(5, 1, frame); err != nil {
 			t.Errorf("kind %d without unknown fields: %v", kind, err)
 		}
@@ -199,9 +196,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 	w := fullEntries()[proto.KindWrite].(*proto.Write)
 	w.Flags = 1 << 9
 	frame, err := proto.Encode(proto.KindWrite, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := New().Apply(5, 1, frame); !errors.Is(err, proto.ErrUnknownKind) {
 		t.Errorf("an unknown flag: %v", err)
 	}
@@ -226,9 +221,7 @@ func TestUnknownRules(t *testing.T) {
 			t.Errorf("%s may be proposed: %v", c.name, err)
 		}
 		frame, err := proto.Encode(proto.KindWrite, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := New().Apply(5, 1, frame); errors.Is(err, proto.ErrUnknownKind) != c.stops {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -248,9 +241,7 @@ func TestUnknownFieldsOfRecords(t *testing.T) {
 	}
 	everywhere(v.ProtoReflect(), func(where protoreflect.FullName) {
 		s := New()
-		if err := s.LoadState(&proto.StateRecord{Applied: 9}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.LoadState(&proto.StateRecord{Applied: 9}))
 		if err := s.LoadVersion(v); !errors.Is(err, proto.ErrUnknownKind) {
 			t.Errorf("a version with a field in %s: %v", where, err)
 		}
@@ -273,9 +264,7 @@ func TestFeatureVersionNeverFalls(t *testing.T) {
 		{&proto.Cluster{ClusterId: "b"}, 3, "b 5"},
 	} {
 		frame, err := proto.Encode(proto.KindCluster, c.entry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := s.Apply(proto.RaftIndex(i+1), c.term, frame); err != nil {
 			t.Fatal(err)
 		}

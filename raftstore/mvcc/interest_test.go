@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	pb "google.golang.org/protobuf/proto"
 )
@@ -20,13 +21,9 @@ func TestChanges(t *testing.T) {
 		t.Helper()
 		index++
 		entry, err := proto.Encode(kind, msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r, err := s.Apply(index, 1, entry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.Publish()
 		return r
 	}

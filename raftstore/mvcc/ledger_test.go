@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -282,9 +283,7 @@ func TestUsageAndMark(t *testing.T) {
 	wg.Wait()
 	// Between a statement and the mark from which on it is true, the one before it counts.
 	entry, err := proto.Encode(proto.KindWrite, charged("n/k", 5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.index++
 	if _, err := l.s.Apply(l.index, 1, entry); err != nil {
 		t.Fatal(err)
@@ -306,9 +305,7 @@ func TestUsageAndMark(t *testing.T) {
 	l.write(limiting("n/q", 7))
 	for _, w := range []*proto.Write{{Table: "q", Key: "n/q", Op: proto.Op_OP_DELETE}, limiting("n/q", 8)} {
 		entry, err := proto.Encode(proto.KindWrite, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		l.index++
 		if _, err := l.s.Apply(l.index, 1, entry); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -15,9 +16,7 @@ import (
 // what it says is there after each.
 func TestOneKeysLife(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := regexp.MustCompile(`(?m)^//\t(put|delete|compact) (\d+) .*$`).FindAllStringSubmatch(string(doc), -1)
 	if len(lines) != 5 {
 		t.Fatalf("doc.go has %d lines of the example, want 5", len(lines))
@@ -25,9 +24,7 @@ func TestOneKeysLife(t *testing.T) {
 	s := New()
 	for _, line := range lines {
 		n, err := strconv.ParseUint(line[2], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		index := proto.RaftIndex(n)
 		kind, m := proto.KindWrite, proto.Message(&proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("{}"), RequestId: []byte(fmt.Sprintf("%016d", n))})
 		switch line[1] {
@@ -38,9 +35,7 @@ func TestOneKeysLife(t *testing.T) {
 			kind, m = proto.KindCompact, &proto.Compact{Floor: n}
 		}
 		entry, err := proto.Encode(kind, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := s.Apply(index, 1, entry); err != nil {
 			t.Fatal(err)
 		}
@@ -85,13 +80,9 @@ func historyOf(t *testing.T, s *State) []*Version {
 		return nil
 	}
 	c, err := table.Watch(s.Floor())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var buf [8]*Version
 	n, err := c.Next(buf[:], s.Applied())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return buf[:n]
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -387,9 +388,7 @@ func (d *driver) step() {
 func (d *driver) limit() {
 	c := &proto.Cluster{StorageBytes: uint64(d.choose(3) * d.choose(16<<10)), Term: uint64(max(0, d.choose(6)-3))}
 	entry, err := proto.Encode(proto.KindCluster, c)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	d.apply(proto.KindCluster, entry)
 	if c.Term <= 1 && c.StorageBytes > 0 {
 		d.m.storage = int64(c.StorageBytes)
@@ -500,13 +499,9 @@ func (d *driver) write() {
 	w.Term = uint64(max(0, d.choose(12)-9)) // 0, 1 or 2, mostly 0
 	d.rules(w)
 	d.charges(w)
-	if err := Validate(w); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, Validate(w))
 	entry, err := proto.Encode(proto.KindWrite, w)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	before := d.s.NoRoom(w) != nil
 	r := d.apply(proto.KindWrite, entry)
 	if after := r.Outcome == proto.Outcome_OUTCOME_NO_SPACE; after && !before || before && r.Outcome == proto.Outcome_OUTCOME_APPLIED {
@@ -610,9 +605,7 @@ func (d *driver) compact() {
 		floor = max(d.m.floor, proto.Revision(d.index)-min(proto.Revision(d.index), proto.Revision(d.choose(60))))
 	}
 	entry, err := proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(floor)})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, err)
 	r := d.apply(proto.KindCompact, entry)
 	if want := d.m.compact(proto.Revision(d.index), floor); !slices.Equal(r.Removed, want) {
 		d.t.Fatalf("compaction at %d to %d removed %v, want %v", d.index, floor, r.Removed, want)
@@ -632,9 +625,7 @@ func (d *driver) reload() {
 	}
 	slices.Sort(revs)
 	d.twin = New()
-	if err := d.twin.LoadState(d.s.StateRecord()); err != nil {
-		d.t.Fatal(err)
-	}
+	must.OK(d.t, d.twin.LoadState(d.s.StateRecord()))
 	for _, rev := range revs {
 		if err := d.twin.LoadVersion(d.disk[rev]); err != nil {
 			d.t.Fatalf("at %d: %v", d.index, err)

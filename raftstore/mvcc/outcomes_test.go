@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
 func TestOutcomes(t *testing.T) {
 	text, err := os.ReadFile("testdata/outcomes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s, index, rows := New(), proto.RaftIndex(0), 0
 	for n, line := range strings.Split(string(text), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {

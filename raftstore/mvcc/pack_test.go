@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -23,14 +24,10 @@ func packAll(s *State) {
 func versions(t *testing.T, s *State, table string) (out []*Version) {
 	t.Helper()
 	c, err := s.Table(table).Watch(s.Floor())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out = make([]*Version, 1_000_000)
 	n, err := c.Next(out, s.Applied())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out[:n]
 }
 

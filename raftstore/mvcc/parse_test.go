@@ -8,6 +8,7 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -52,9 +53,7 @@ func unusualWrites() []*proto.Write {
 func body(t testing.TB, w *proto.Write) []byte {
 	t.Helper()
 	b, err := pb.MarshalOptions{Deterministic: true}.Marshal(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -131,9 +130,7 @@ func TestAppliedEntryStandsAlone(t *testing.T) {
 	s := New()
 	for i, w := range writes {
 		entry, err := proto.Encode(proto.KindWrite, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r, err := s.Apply(proto.RaftIndex(i+1), 1, entry)
 		if err != nil || r.Version == nil {
 			t.Fatalf("%v: %v %v", w, r.Outcome, err)

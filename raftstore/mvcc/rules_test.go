@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -68,23 +69,17 @@ func TestRulesAfterALoad(t *testing.T) {
 func load(t testing.TB, of *State, records map[proto.Revision]*proto.VersionRecord) *State {
 	t.Helper()
 	s := New()
-	if err := s.LoadState(of.StateRecord()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.LoadState(of.StateRecord()))
 	revisions := make([]proto.Revision, 0, len(records))
 	for rev := range records {
 		revisions = append(revisions, rev)
 	}
 	slices.Sort(revisions)
 	for _, rev := range revisions {
-		if err := s.LoadVersion(records[rev]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.LoadVersion(records[rev]))
 	}
 	s.Publish()
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Check())
 	return s
 }
 

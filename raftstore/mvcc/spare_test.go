@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -28,9 +29,7 @@ func TestSpareParts(t *testing.T) {
 		if refused := r.Outcome == proto.Outcome_OUTCOME_NO_SPACE; refused != full {
 			t.Fatalf("%s: the question before it says full: %v, and its entry %v", key, full, r.Outcome)
 		}
-		if err := l.s.CheckSome(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.s.CheckSome())
 		return !full
 	}
 	l.entry(proto.Encode(proto.KindCluster, &proto.Cluster{StorageBytes: limit, Term: 1}))

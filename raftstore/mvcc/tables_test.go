@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -13,13 +14,9 @@ import (
 func applied(t testing.TB, s *State, kind proto.Kind, m proto.Message) Result {
 	t.Helper()
 	b, err := proto.Encode(kind, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r, err := s.Apply(proto.RaftIndex(s.now.Applied+1), 1, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -104,9 +101,7 @@ func TestDroppedTable(t *testing.T) {
 	s.Publish()
 	old, before := s.Table("t"), s.Applied()
 	cursor, err := old.Watch(before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	applied(t, s, proto.KindWrite, deleteFrom("t", "k"))
 	s.Publish()
 	deleted := s.Applied()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -45,9 +46,7 @@ func TestNodeIDOf(t *testing.T) {
 		cert := &x509.Certificate{}
 		for _, s := range c.uris {
 			u, err := url.Parse(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			cert.URIs = append(cert.URIs, u)
 		}
 		got, err := nodeIDOf(cert)
@@ -65,9 +64,7 @@ func TestWhoMayConnect(t *testing.T) {
 	uri := func(s string) func(*x509.Certificate) {
 		return func(c *x509.Certificate) {
 			u, err := url.Parse(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c.URIs = []*url.URL{u}
 		}
 	}
@@ -209,9 +206,7 @@ func TestMetadata(t *testing.T) {
 				from.cfg.NodeID = c.lie // before the first call
 			}
 			conn, err := from.Conn("b", at.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ctx := inTime(t)
 			m := proto.NewMembershipClient(conn)
 			_, term := proto.NewPeerClient(conn).LeaderLost(ctx, &proto.LeaderLostRequest{})
@@ -306,9 +301,7 @@ func TestGarbage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := dial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer c.Close()
 			c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, errDeadline) {
@@ -347,9 +340,7 @@ func TestHalfOpen(t *testing.T) {
 	}()
 	for i := range attackers {
 		c, err := net.Dial("tcp", at.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _ = c.Write([]byte("\x16\x03\x01\x02\x00\x01\x00")) // the beginning of a hello
 		conns = append(conns, c)
 		if i%100 == 99 && !streams(from, "b", at) {
@@ -393,9 +384,7 @@ func TestSlowHandshake(t *testing.T) {
 	a := newAuthority(t)
 	at, _ := startHost(t, a, "b", func(c *Config) { c.HandshakeTimeout = 200 * time.Millisecond })
 	c, err := net.Dial("tcp", at.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	hello := append([]byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}, make([]byte, 600)...)
 	began := time.Now()
@@ -426,21 +415,15 @@ func TestConnectionCaps(t *testing.T) {
 			var open []net.Conn
 			for range 3 {
 				c, err := from.Layer().DialNode("b", at.Addr(), 5*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer c.Close()
 				in, err := l.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer in.Close()
 				open = append(open, in)
 			}
 			extra, err := from.Layer().DialNode("b", at.Addr(), 5*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer extra.Close()
 			extra.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := extra.Read(make([]byte, 1)); err == nil || errors.Is(err, errDeadline) {
@@ -448,14 +431,10 @@ func TestConnectionCaps(t *testing.T) {
 			}
 			open[0].Close() // the accepting end: its place is free at once
 			again, err := from.Layer().DialNode("b", at.Addr(), 5*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer again.Close()
 			in, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			in.Close()
 		})
 	}

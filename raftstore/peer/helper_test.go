@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -45,22 +46,16 @@ func newAuthority(tb testing.TB) *authority {
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return &authority{tb: tb, cert: cert, key: key}
 }
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return key
 }
 
@@ -87,9 +82,7 @@ func (a *authority) issue(id proto.NodeID, change func(*x509.Certificate)) *tls.
 		change(template)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
+	must.OK(a.tb, err)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -156,9 +149,7 @@ func (hello) Change(context.Context, *proto.ChangeRequest) (*proto.ChangeRespons
 func startHost(tb testing.TB, a *authority, id proto.NodeID, change func(*Config)) (*Host, *echo) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	cfg := Config{
 		NodeID:      id,
 		Credentials: newWallet(a.issue(id, nil), a.pool()),
@@ -169,9 +160,7 @@ func startHost(tb testing.TB, a *authority, id proto.NodeID, change func(*Config
 		change(&cfg)
 	}
 	h, err := New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(func() {
 		if err := h.Close(); err != nil {
 			tb.Errorf("close %s: %v", id, err)
@@ -188,9 +177,7 @@ func startHost(tb testing.TB, a *authority, id proto.NodeID, change func(*Config
 func peerOf(tb testing.TB, h *Host, id proto.NodeID, addr string) proto.PeerClient {
 	tb.Helper()
 	conn, err := h.Conn(id, addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return proto.NewPeerClient(conn)
 }
 

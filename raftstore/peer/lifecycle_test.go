@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -134,9 +135,7 @@ func TestClose(t *testing.T) {
 			busy <- sender.AppendEntries("b", "", &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("a")}}, &raft.AppendEntriesResponse{})
 		}()
 		p, err := sender.AppendEntriesPipeline("b", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		go func() {
 			var err error
 			for err == nil {
@@ -145,12 +144,8 @@ func TestClose(t *testing.T) {
 			busy <- err
 		}()
 		s, err := peerOf(t, from, "b", at.Addr()).Exchange(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Send(&proto.PeerRequest{Id: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, s.Send(&proto.PeerRequest{Id: 1}))
 		if _, err := s.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -163,9 +158,7 @@ func TestClose(t *testing.T) {
 			busy <- errors.New("watch is over")
 		}()
 		half, err := net.Dial("tcp", at.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer half.Close()
 
 		for _, h := range []*Host{at, from} {
@@ -196,18 +189,12 @@ func TestClose(t *testing.T) {
 func TestCloseBeforeServe(t *testing.T) {
 	a := newAuthority(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h, err := New(Config{NodeID: "b", Credentials: newWallet(a.issue("b", nil), a.pool()), Listener: l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	from, _ := startHost(t, a, "a", nil)
 	conn, err := from.Conn("b", h.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn.Connect()
 	await(t, "the connection waits", func() bool {
 		h.conns.mu.Lock()
@@ -242,9 +229,7 @@ func TestWatchConn(t *testing.T) {
 			t.Error("Refused while b serves")
 		}
 		began := time.Now()
-		if err := at.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, at.Close())
 		select {
 		case when := <-lost:
 			t.Logf("lost after %v", when.Sub(began))
@@ -256,9 +241,7 @@ func TestWatchConn(t *testing.T) {
 		}
 		at, _ = startHost(t, a, "b", func(c *Config) {
 			l, err := net.Listen("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c.Listener.Close()
 			c.Listener = l
 		})
@@ -277,9 +260,7 @@ func TestWatchConnNeverUp(t *testing.T) {
 	a := newAuthority(t)
 	from, _ := startHost(t, a, "a", nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -295,9 +276,7 @@ func TestWatchConnNeverUp(t *testing.T) {
 	}
 	at, _ := startHost(t, a, "b", func(c *Config) {
 		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.Listener.Close()
 		c.Listener = l
 	})
@@ -308,9 +287,7 @@ func TestWatchConnNeverUp(t *testing.T) {
 	if n := len(lost); n != 0 {
 		t.Errorf("%d losses were reported too many", n)
 	}
-	if err := at.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, at.Close())
 	select {
 	case <-lost:
 	case <-time.After(10 * time.Second):
@@ -326,9 +303,7 @@ func TestRefused(t *testing.T) {
 	h, _ := startHost(t, a, "a", nil)
 	listen := func(serve func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { l.Close() })
 		go func() {
 			for {
@@ -344,9 +319,7 @@ func TestRefused(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() { // dies while it has the connection
 		c, err := l.Accept()
 		if err == nil {
@@ -382,17 +355,11 @@ func TestRefused(t *testing.T) {
 func unheard(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
@@ -403,9 +370,7 @@ func TestConnIsShared(t *testing.T) {
 	b1, _ := startHost(t, a, "b", nil)
 	b2, _ := startHost(t, a, "b", nil)
 	first, err := from.Conn("b", b1.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if again, _ := from.Conn("b", b1.Addr()); again != first {
 		t.Error("a second connection to the same place")
 	}
@@ -413,9 +378,7 @@ func TestConnIsShared(t *testing.T) {
 		_, err := proto.NewPeerClient(first).LeaderLost(inTime(t), &proto.LeaderLostRequest{})
 		return err
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, call())
 	moved, err := from.Conn("b", b2.Addr())
 	if err != nil || moved == first {
 		t.Fatalf("after a move: same %v, %v", moved == first, err)
@@ -445,9 +408,7 @@ func TestConnIsShared(t *testing.T) {
 // TestNewRefuses: New refuses what cannot work.
 func TestNewRefuses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	w := &wallet{}
 	for name, c := range map[string]Config{

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -67,13 +68,9 @@ func TestSpellings(t *testing.T) {
 	h, _ := startHost(t, a, "a", nil)
 	at, _ := startHost(t, a, "b", nil)
 	host, port, err := net.SplitHostPort(at.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	one, err := h.Conn("b", at.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	other, err := h.Conn("b", net.JoinHostPort(host, "0"+port))
 	if err != nil || one != other {
 		t.Errorf("another connection (%v)", err)

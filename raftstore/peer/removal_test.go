@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -36,9 +37,7 @@ func TestRemovedIsRefused(t *testing.T) {
 
 	calls := peerOf(t, from, "b", at.Addr())
 	exchange, err := calls.Exchange(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ask := func() error {
 		if err := exchange.Send(&proto.PeerRequest{Id: 1}); err != nil {
 			return err
@@ -52,9 +51,7 @@ func TestRemovedIsRefused(t *testing.T) {
 	layer := at.Layer()
 	defer layer.Close()
 	stream, err := from.Layer().DialNode("b", at.Addr(), 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer stream.Close()
 	if _, err := layer.Accept(); err != nil {
 		t.Fatal(err)
@@ -80,9 +77,7 @@ func TestRemovedIsRefused(t *testing.T) {
 	// On a connection made after the removal.
 	from.forget("b")
 	conn, err := from.Conn("b", at.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = proto.NewPeerClient(conn).LeaderLost(ctx, &proto.LeaderLostRequest{})
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), ErrRemoved.Error()) {
 		t.Errorf("a call on a new connection: %v", err)
@@ -161,12 +156,8 @@ func TestRemovedLeaderIsNotServedBackwards(t *testing.T) {
 	awaitParked(t, from, "b", true)
 	ctx := inTime(t)
 	exchange, err := peerOf(t, from, "b", refuses).Exchange(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exchange.Send(&proto.PeerRequest{Id: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, exchange.Send(&proto.PeerRequest{Id: 1}))
 	if _, err := exchange.Recv(); err != nil {
 		t.Fatal(err)
 	}

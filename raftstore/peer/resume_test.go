@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/pipes"
 )
 
@@ -314,13 +315,9 @@ func TestNoTransferID(t *testing.T) {
 		layer := p.Join("a")
 		defer layer.Close()
 		conn, err := layer.Dial("b", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s := newStream(conn, "b")
-		if err := s.send(kindInstallSnapshot, &installRequest{&raft.InstallSnapshotRequest{Term: 4, Size: 5}, nil}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.send(kindInstallSnapshot, &installRequest{&raft.InstallSnapshotRequest{Term: 4, Size: 5}, nil}))
 		k, body, err := s.receive()
 		if err != nil || k != kindRefusal || !strings.Contains(string(body), "a transfer id of 0 bytes") || len(got) > 0 {
 			t.Errorf("kind %d, %q, %v", k, body, err)
@@ -379,9 +376,7 @@ func TestRewind(t *testing.T) {
 		o.digest.Reset()
 		for range 4 {
 			b, err := o.read()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			o.at += int64(len(b))
 		}
 		o.heard, o.reached = true, 2*sendChunk+100
@@ -420,9 +415,7 @@ func TestResumeOfAnother(t *testing.T) {
 			"none":             {ofA, nil},
 		} {
 			s, err := other.dial("b")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if err := s.call(time.Second, kindResumeSnapshot, req, &raft.InstallSnapshotResponse{}); id == "" || !isRemote(err) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -5,26 +5,21 @@ import (
 	"net"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/sys/unix"
 )
 
 // TestTuneStream: the kernel has taken how long it may pause between two tries, and when a peer is gone.
 func TestTuneStream(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	tuneStream(conn)
 	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, option := range map[string]struct {
 		number int
 		want   int64
@@ -34,9 +29,7 @@ func TestTuneStream(t *testing.T) {
 	} {
 		var got int
 		var err error
-		if failed := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option.number) }); failed != nil {
-			t.Fatal(failed)
-		}
+		must.OK(t, raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option.number) }))
 		if option.number == tcpRTOMax && errors.Is(err, unix.ENOPROTOOPT) {
 			t.Logf("%s: the kernel is before Linux 6.15", name)
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/pipes"
 )
 
@@ -58,18 +59,14 @@ func TestEarlierTerm(t *testing.T) {
 			case *raft.AppendEntriesRequest:
 				check("sent", a.AppendEntries("b", "b", req, &raft.AppendEntriesResponse{}))
 				line, err := a.AppendEntriesPipeline("b", "b")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				_, err = line.AppendEntries(req, &raft.AppendEntriesResponse{})
 				check("sent in a pipeline", err)
 				line.Close()
 				synctest.Wait()
 				sent := handed
 				s, err := a.dial("b")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				check("received", s.call(rpcTimeout, kindAppendEntries, req, &raft.AppendEntriesResponse{}))
 				a.drop(s)
 				if want := map[bool]int{true: 3}[row.good]; handed != want {
@@ -106,25 +103,17 @@ func TestCommitIsBounded(t *testing.T) {
 				}
 				return req
 			}
-			if err := a.AppendEntries("b", "b", message(), &raft.AppendEntriesResponse{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, a.AppendEntries("b", "b", message(), &raft.AppendEntriesResponse{}))
 			line, err := a.AppendEntriesPipeline("b", "b")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := line.AppendEntries(message(), &raft.AppendEntriesResponse{}); err != nil {
 				t.Fatal(err)
 			}
 			<-line.Consumer()
 			line.Close()
 			s, err := a.dial("b")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.call(rpcTimeout, kindAppendEntries, message(), &raft.AppendEntriesResponse{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, s.call(rpcTimeout, kindAppendEntries, message(), &raft.AppendEntriesResponse{}))
 			a.drop(s)
 			if want := []uint64{row.want, row.want, row.want}; !slices.Equal(got, want) {
 				t.Errorf("%+v: raft was handed commit indexes %d", row, got)

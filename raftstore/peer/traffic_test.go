@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -46,9 +47,7 @@ func TestTraffic(t *testing.T) {
 	const entry = 100_000
 	var resp raft.AppendEntriesResponse
 	req := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("n1"), Addr: []byte(h1.Addr())}, Entries: []*raft.Log{{Index: 1, Data: make([]byte, entry)}}}
-	if err := t1.AppendEntries("n2", raft.ServerAddress(h2.Addr()), req, &resp); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, t1.AppendEntries("n2", raft.ServerAddress(h2.Addr()), req, &resp))
 	sent := one.of("n2").sent.Load()
 	if sent < entry || sent > entry+entry/10 {
 		t.Errorf("n1 has sent %d bytes to n2 for an entry of %d", sent, entry)
@@ -58,9 +57,7 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("n2 has received %d bytes of the %d that n1 sent", got, sent)
 	}
 	conn, err := h1.Conn("n2", h2.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := proto.NewPeerClient(conn).LeaderLost(t.Context(), &proto.LeaderLostRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +68,7 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("%d failures", n)
 	}
 	t2.Close()
-	if err := h2.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h2.Close())
 	for end := time.Now().Add(20 * time.Second); ; {
 		err := t1.AppendEntries("n2", raft.ServerAddress(h2.Addr()), req, &resp)
 		if err != nil && one.of("n2").failed.Load() > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/pipes"
 )
 
@@ -169,9 +170,7 @@ func TestPipelineWithoutConsumer(t *testing.T) {
 		defer a.Close()
 		defer b.Close()
 		p, err := a.AppendEntriesPipeline("b", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer p.Close()
 		sent := make(chan int)
 		go func() {
@@ -211,9 +210,7 @@ func TestPipeline(t *testing.T) {
 		defer close(hold)
 		open := func() raft.AppendPipeline {
 			p, err := a.AppendEntriesPipeline("b", "b")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return p
 		}
 		send := func(p raft.AppendPipeline, term uint64) error {
@@ -334,9 +331,7 @@ func TestLargeBatch(t *testing.T) {
 		}
 		for next, rounds := 0, 0; next < len(all); rounds++ {
 			req := &raft.AppendEntriesRequest{Entries: all[next:]} // as raft does
-			if err := a.AppendEntries("b", "b", req, &raft.AppendEntriesResponse{}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, a.AppendEntries("b", "b", req, &raft.AppendEntriesResponse{}))
 			next += len(req.Entries)
 			if rounds > len(all) {
 				t.Fatal("no progress")
@@ -358,9 +353,7 @@ func TestMalformedStream(t *testing.T) {
 		defer b.Close()
 		for _, bytes := range []string{"\x00\x00\x00\x00\x00", "\x00\x00\x00\x01\x40x", "\xff\xff\xff\xff\x01", "\x00\x00\x00\x02\x01\xff\xff"} {
 			c, err := a.layer.Dial("b", time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := c.Write([]byte(bytes)); err != nil {
 				t.Fatal(err)
 			}

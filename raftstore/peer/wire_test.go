@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // messages has one of each kind with every field set.
@@ -51,9 +52,7 @@ func messages() []any {
 func encode(t testing.TB, m any) []byte {
 	t.Helper()
 	var c coder
-	if err := c.message(m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.message(m))
 	return c.buf
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // virtual runs f in a bubble with a virtual clock. The sleep at the end gives
@@ -217,9 +218,7 @@ type node struct {
 func (n *node) lastEntry(t *testing.T) raft.Log {
 	t.Helper()
 	last, err := n.logs.LastIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n.entry(t, last)
 }
 
@@ -311,9 +310,7 @@ func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
 			logs = s.logStore(id, n.logs)
 		}
 		if id != s.late {
-			if err := raft.BootstrapCluster(conf, logs, n.logs, n.snaps, n.net, members); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, raft.BootstrapCluster(conf, logs, n.logs, n.snaps, n.net, members))
 		}
 		n.open = func() (*raft.Raft, error) {
 			return raft.NewRaft(conf, n.fsm, logs, n.logs, n.snaps, n.net)
@@ -359,14 +356,10 @@ func (c *cluster) leader(among ...raft.ServerID) *node {
 func (c *cluster) lead(id raft.ServerID) *node {
 	c.t.Helper()
 	if l := c.leader(); l.id != id {
-		if err := l.raft.LeadershipTransferToServer(id, c.nodes[id].addr).Error(); err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, l.raft.LeadershipTransferToServer(id, c.nodes[id].addr).Error())
 	}
 	l := c.leader(id)
-	if err := l.raft.Barrier(5 * time.Second).Error(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, l.raft.Barrier(5*time.Second).Error())
 	return l
 }
 

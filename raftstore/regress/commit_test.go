@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestCommitBeyondMessage: a follower commits up to the commit index of a message or
@@ -39,13 +40,9 @@ func commitOf(t *testing.T) uint64 {
 	for _, id := range []string{"a", "b", "c", "d", "f"} {
 		servers = append(servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
 	}
-	if err := raft.BootstrapCluster(conf, logs, logs, snaps, trans, raft.Configuration{Servers: servers}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, raft.BootstrapCluster(conf, logs, logs, snaps, trans, raft.Configuration{Servers: servers}))
 	f, err := raft.NewRaft(conf, &recorder{entries: map[uint64]string{}}, logs, logs, snaps, trans)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() {
 		if err := f.Shutdown().Error(); err != nil {
 			t.Error(err)

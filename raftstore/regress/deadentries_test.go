@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // A follower that installs a snapshot keeps what its log holds BELOW it, up to
@@ -42,9 +43,7 @@ func TestDeadEntriesBelowSnapshot(t *testing.T) {
 		for i := range 30 + 4*batch {
 			c.write(leader, fmt.Sprint("alive ", i))
 		}
-		if err := leader.raft.Snapshot().Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.raft.Snapshot().Error())
 		if first, err := leader.logs.FirstIndex(); err != nil || first <= end+1 {
 			t.Fatalf("setup: the leader's log begins at %d, a's ends at %d (%v)", first, end, err)
 		}
@@ -56,9 +55,7 @@ func TestDeadEntriesBelowSnapshot(t *testing.T) {
 		}
 
 		c.lead("a")
-		if err := a.raft.AddNonvoter("n", n.addr, 0, time.Second).Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.raft.AddNonvoter("n", n.addr, 0, time.Second).Error())
 		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(20 * time.Second)
 		dead := 0

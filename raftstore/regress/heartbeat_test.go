@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // hashicorp/raft#695: NetworkTransport hands heartbeats to raft on the
@@ -90,9 +91,7 @@ func heartbeatThenWrite(t *testing.T, network func(raft.ServerID) transport) hea
 		Term:      term,
 		Leader:    []byte(leader.addr),
 	}
-	if err := leader.net.transport.AppendEntries("a", a.addr, heartbeat, &raft.AppendEntriesResponse{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.net.transport.AppendEntries("a", a.addr, heartbeat, &raft.AppendEntriesResponse{}))
 	write := a.raft.Apply([]byte("X"), time.Second)
 	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(50 * time.Millisecond)

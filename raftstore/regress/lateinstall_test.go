@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // A follower takes over the configuration and the index of every snapshot that a leader
@@ -23,38 +24,28 @@ func TestLateInstallForgetsMembers(t *testing.T) {
 		a, b, n := c.lead("a"), c.nodes["b"], c.nodes["n"]
 		c.write(a, "x")
 		future := a.raft.Snapshot()
-		if err := future.Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, future.Error())
 		meta, data, err := future.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer data.Close()
-		if err := a.raft.AddVoter("n", n.addr, 0, time.Second).Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.raft.AddVoter("n", n.addr, 0, time.Second).Error())
 		c.write(a, "y")
 		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(time.Second)
 		members := func() int {
 			f := b.raft.GetConfiguration()
-			if err := f.Error(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Error())
 			return len(f.Configuration().Servers)
 		}
 		if members() != 4 || b.raft.LastIndex() <= meta.Index {
 			t.Fatalf("setup: b knows %d members, its log ends at %d, the snapshot at %d", members(), b.raft.LastIndex(), meta.Index)
 		}
 		var resp raft.InstallSnapshotResponse
-		if err := a.net.InstallSnapshot("b", b.addr, &raft.InstallSnapshotRequest{
+		must.OK(t, a.net.InstallSnapshot("b", b.addr, &raft.InstallSnapshotRequest{
 			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a"), Addr: a.net.EncodePeer("a", a.addr)},
 			Term:      a.raft.CurrentTerm(), SnapshotVersion: meta.Version, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
-		}, &resp, io.LimitReader(data, meta.Size)); err != nil {
-			t.Fatal(err)
-		}
+		}, &resp, io.LimitReader(data, meta.Size)))
 		c.write(a, "z")
 		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(10 * time.Second) // the leader and its entries do not mend it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestFailedPipelineIsContact: in a pipeline, raft.NetworkTransport hands on
@@ -36,9 +37,7 @@ func handedOn(t *testing.T, join func(pipeNetwork, raft.ServerID) transport) boo
 		}
 	}()
 	line, err := a.AppendEntriesPipeline("b", "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer line.Close()
 	if _, err := line.AppendEntries(&raft.AppendEntriesRequest{Term: 1}, &raft.AppendEntriesResponse{}); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // Raft.VerifyLeader is documented as the check to make before a read that must
@@ -52,9 +53,7 @@ func TestVerifyLeaderCountsNonvoter(t *testing.T) {
 func isolated(c *cluster, voters ...raft.ServerID) *node {
 	c.t.Helper()
 	l := c.leader()
-	if err := l.raft.Barrier(time.Second).Error(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, l.raft.Barrier(time.Second).Error())
 	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(300 * time.Millisecond)
 	if err := c.confirm(l); err != nil {

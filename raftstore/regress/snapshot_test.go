@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // hashicorp/raft#697: a follower whose log holds entries of a dead term beyond
@@ -56,9 +57,7 @@ func installLoop(t *testing.T, logStore func(raft.ServerID, *raft.InmemStore) ra
 	for i := range 30 {
 		c.write(leader, fmt.Sprint("kept ", i))
 	}
-	if err := leader.raft.Snapshot().Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.raft.Snapshot().Error())
 	snapshotAt := leader.raft.CommitIndex()
 	if end := a.lastEntry(t).Index; end <= snapshotAt {
 		t.Fatalf("setup: a's log ends at %d, the snapshot is at %d", end, snapshotAt)
@@ -102,20 +101,14 @@ func installLoop(t *testing.T, logStore func(raft.ServerID, *raft.InmemStore) ra
 	// stable store (term and vote) stay. A monotonic store is empty already:
 	// there a restart alone is enough.
 	c.part(true, one, other)
-	if err := a.raft.Shutdown().Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.raft.Shutdown().Error())
 	from, err := a.logs.FirstIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if from > 0 {
 		if got, want := a.entry(t, snapshotAt).Term, leader.entry(t, snapshotAt).Term; got == want {
 			t.Fatalf("a's entry %d has the snapshot's term %d: its log must not be wiped", snapshotAt, got)
 		}
-		if err := a.logs.DeleteRange(from, a.lastEntry(t).Index); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.logs.DeleteRange(from, a.lastEntry(t).Index))
 	}
 	if a.raft, err = a.open(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestStaleReplication: the goroutine that replicates to a follower outlives its
@@ -82,9 +83,7 @@ func staleReplication(t *testing.T) (sent bool) {
 	c.part(false, []raft.ServerID{"a"}, []raft.ServerID{"c"})
 	for end := time.Now().Add(time.Minute); a.raft.State() != raft.Leader; time.Sleep(10 * time.Millisecond) {
 		if l := c.nodes["c"]; l.raft.State() == raft.Leader {
-			if err := l.raft.LeadershipTransferToServer("a", a.addr).Error(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.raft.LeadershipTransferToServer("a", a.addr).Error())
 		}
 		if time.Now().After(end) {
 			t.Fatal("a is not elected again")

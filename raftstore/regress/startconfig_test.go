@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/peer"
 )
@@ -55,9 +56,7 @@ func TestStartingConfiguration(t *testing.T) {
 				bind = string(addrs[id])
 			}
 			l, err := net.Listen("tcp", bind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
 			tr := peer.NewTransportOn(tcpLayer{l}, same, 10*time.Second, slog.New(slog.DiscardHandler), false)
 			transports[id], addrs[id] = tr, tr.LocalAddr()
@@ -74,24 +73,16 @@ func TestStartingConfiguration(t *testing.T) {
 			conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 400*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond
 			conf.NoSnapshotRestoreOnStart = false // this state machine keeps nothing on disk
 			logs, err := disk.OpenLog(filepath.Join(dir, string(id)+".log"), disk.LogOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer logs.Close()
 			snaps, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, string(id)), 2, hclog.NewNullLogger())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if bootstrap {
-				if err := raft.BootstrapCluster(conf, logs, logs, snaps, transports[id], members); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, raft.BootstrapCluster(conf, logs, logs, snaps, transports[id], members))
 			}
 			fsms[id] = &recorder{entries: map[uint64]string{}}
 			r, err := raft.NewRaft(conf, fsms[id], logs, logs, snaps, transports[id])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer transports[id].CloseStreams()
 			defer func() {
 				if err := r.Shutdown().Error(); err != nil {

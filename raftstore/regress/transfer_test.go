@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestTransferFlagStuck: hashicorp/raft#696. After an interrupted leadership
@@ -72,9 +73,7 @@ func transferFlagStuck(t *testing.T) bool {
 	c.part(false, one, other)
 	c.write(c.leader("c"), "normal life goes on")
 
-	if err := c.leader("c").raft.LeadershipTransferToServer("a", "a").Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.leader("c").raft.LeadershipTransferToServer("a", "a").Error())
 	c.leader("a")
 	for _, wait := range []time.Duration{0, 3 * time.Second} { // three election timeouts
 		time.Sleep(wait)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestVoteIsGivenToAnAddress: a voter remembers the address that it voted for, as its
@@ -73,11 +74,9 @@ func secondVote(t *testing.T, network func(raft.ServerID) transport, itself bool
 		asks = leader
 	}
 	var resp raft.RequestVoteResponse
-	if err := asks.net.transport.RequestVote(voter.id, voter.addr, &raft.RequestVoteRequest{
+	must.OK(t, asks.net.transport.RequestVote(voter.id, voter.addr, &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(asks.id), Addr: asks.net.EncodePeer(asks.id, leader.addr)},
 		Term:      term, LeadershipTransfer: true,
-	}, &resp); err != nil {
-		t.Fatal(err)
-	}
+	}, &resp))
 	return resp.Granted
 }

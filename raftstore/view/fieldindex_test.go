@@ -12,6 +12,7 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/view"
@@ -90,9 +91,7 @@ func TestFieldIndexAsScan(t *testing.T) {
 				t.Fatalf("page as of %d, applied is %d", at, now)
 			}
 			want, err := p.State().Table("pods").Range(mvcc.Query{Prefix: q.Prefix, At: at, Match: on})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			all, next := want.Versions, ""
 			if q.Limit > 0 && len(all) > q.Limit {
 				all, next = all[:q.Limit], all[q.Limit].Key

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // image is the content of a directory.
@@ -19,11 +21,11 @@ type image map[string][]byte
 func imageOf(t testing.TB, dir string) image {
 	t.Helper()
 	files, err := os.ReadDir(dir)
-	must(t, err)
+	must.OK(t, err)
 	out := image{}
 	for _, f := range files {
 		out[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name()))
-		must(t, err)
+		must.OK(t, err)
 	}
 	return out
 }
@@ -32,7 +34,7 @@ func (m image) write(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, b := range m {
-		must(t, os.WriteFile(filepath.Join(dir, name), b, fileMode))
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), b, fileMode))
 	}
 	return dir
 }
@@ -71,16 +73,16 @@ func TestTorn(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(len(c.name)), 1))
 			dir, o := t.TempDir(), Options{SegmentBytes: c.segmentBytes}
 			w, err := Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			next := uint64(1)
 			var known []*raft.Log
 			for range c.before {
 				batch := entries(rng, 1, next, 1+rng.IntN(2), 800)
-				must(t, w.StoreLogs(batch))
+				must.OK(t, w.StoreLogs(batch))
 				known = append(known, batch...)
 				next += uint64(len(batch))
 			}
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			var before, after image
 			o.Commit = func(_ string, change func() error) error {
 				before = imageOf(t, dir)
@@ -88,16 +90,16 @@ func TestTorn(t *testing.T) {
 				return change()
 			}
 			w, err = Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			batch := entries(rng, 1, next, c.n, c.size)
 			for _, l := range batch {
 				if c.zeros {
 					clear(l.Data[30 : len(l.Data)-30])
 				}
 			}
-			must(t, w.StoreLogs(batch))
+			must.OK(t, w.StoreLogs(batch))
 			known = append(known, batch...)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			o.Commit = nil
 			kept := map[int]int{}
 			for range atMost(200) {
@@ -126,7 +128,7 @@ func TestTorn(t *testing.T) {
 func surviveTear(t *testing.T, dir string, o Options, known []*raft.Log, acknowledged int) int {
 	t.Helper()
 	w, err := Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	last := w.LastIndex()
 	if int(last) < acknowledged || int(last) > len(known) {
 		t.Fatalf("the log ends at %d; %d were acknowledged of %d", last, acknowledged, len(known))
@@ -135,13 +137,13 @@ func surviveTear(t *testing.T, dir string, o Options, known []*raft.Log, acknowl
 	m.store(known[:last])
 	m.check(t, w)
 	more := entries(rand.New(rand.NewPCG(last, 2)), 2, last+1, 2, 100)
-	must(t, w.StoreLogs(more))
+	must.OK(t, w.StoreLogs(more))
 	m.store(more)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	w, err = Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	m.check(t, w)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	return int(last) - acknowledged
 }
 
@@ -151,22 +153,22 @@ func TestDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	dir, o := t.TempDir(), Options{SegmentBytes: 8 << 10}
 	w, err := Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	m := &model{logs: map[uint64]*raft.Log{}}
 	for i := range uint64(30) {
 		batch := entries(rng, i, 1+i*3, 3, rng.IntN(900))
-		must(t, w.StoreLogs(batch))
+		must.OK(t, w.StoreLogs(batch))
 		m.store(batch)
 		if i == 20 {
-			must(t, w.DeleteRange(m.last-1, m.last))
-			must(t, w.StoreLogs(batch[1:]))
+			must.OK(t, w.DeleteRange(m.last-1, m.last))
+			must.OK(t, w.StoreLogs(batch[1:]))
 		}
 	}
 	ends := map[string]int{}
 	for _, s := range w.segments {
 		ends[s.name] = int(s.end)
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	good := imageOf(t, dir)
 	if len(good) < 5 {
 		t.Fatalf("%d segments", len(good))
@@ -176,7 +178,7 @@ func TestDamage(t *testing.T) {
 		w, err := Open(bad.write(t), o)
 		if err == nil {
 			m.check(t, w)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			if noticed {
 				t.Errorf("%s was not noticed", what)
 			}
@@ -239,8 +241,8 @@ func TestDamagedLengths(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	must(t, mustOpen(t, dir, Options{}).Close())
-	must(t, os.Truncate(filepath.Join(dir, nameOf(1)), 1<<40))
+	must.OK(t, mustOpen(t, dir, Options{}).Close())
+	must.OK(t, os.Truncate(filepath.Join(dir, nameOf(1)), 1<<40))
 	if _, err := Open(dir, Options{}); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
@@ -250,15 +252,15 @@ func TestDamagedLengths(t *testing.T) {
 func TestDamageIsFoundByReading(t *testing.T) {
 	dir := t.TempDir()
 	w := mustOpen(t, dir, Options{})
-	must(t, w.StoreLogs(entries(rand.New(rand.NewPCG(1, 1)), 1, 1, 3, 500)))
+	must.OK(t, w.StoreLogs(entries(rand.New(rand.NewPCG(1, 1)), 1, 1, 3, 500)))
 	f, err := os.OpenFile(filepath.Join(dir, nameOf(1)), os.O_RDWR, 0)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	b := make([]byte, 1)
 	_, err = f.ReadAt(b, int64(w.segments[0].places[1].at)+100)
-	must(t, err)
+	must.OK(t, err)
 	_, err = f.WriteAt([]byte{b[0] ^ 4}, int64(w.segments[0].places[1].at)+100)
-	must(t, err)
+	must.OK(t, err)
 	for index, damaged := range map[uint64]bool{1: false, 2: true, 3: false} {
 		var l raft.Log
 		if err := w.GetLog(index, &l); errors.Is(err, ErrDamaged) != damaged {
@@ -297,19 +299,19 @@ func FuzzSegment(f *testing.F) {
 			}
 		}
 		if last >= 1<<63 || w.first >= 1<<63 {
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			return
 		}
 		more := entries(rng, 9, max(last, w.first)+1, 1, 20)
-		must(t, w.StoreLogs(more))
-		must(t, w.Close())
+		must.OK(t, w.StoreLogs(more))
+		must.OK(t, w.Close())
 		w, err = Open(dir, o)
-		must(t, err)
+		must.OK(t, err)
 		var l raft.Log
-		must(t, w.GetLog(more[0].Index, &l))
+		must.OK(t, w.GetLog(more[0].Index, &l))
 		if !bytes.Equal(l.Data, more[0].Data) {
 			t.Fatal("another entry")
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 	})
 }

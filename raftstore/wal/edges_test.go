@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // segmentBytes of the logs of these tests: behind the header there is room for 4056 bytes of frames.
@@ -24,7 +26,7 @@ func framed(index uint64, length int) *raft.Log {
 func storeEach(t *testing.T, w *WAL, logs ...*raft.Log) {
 	t.Helper()
 	for _, l := range logs {
-		must(t, w.StoreLogs([]*raft.Log{l}))
+		must.OK(t, w.StoreLogs([]*raft.Log{l}))
 	}
 }
 
@@ -55,7 +57,7 @@ func TestExactFit(t *testing.T) {
 			return change()
 		}})
 		for _, b := range row.batches {
-			must(t, w.StoreLogs(b))
+			must.OK(t, w.StoreLogs(b))
 			m.store(b)
 		}
 		m.check(t, w)
@@ -76,7 +78,7 @@ func TestHeaderAlone(t *testing.T) {
 	if s := w.tail(); s.number != 1 {
 		t.Errorf("the entry is in segment %d", s.number)
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	m := &model{logs: map[uint64]*raft.Log{}}
 	m.store([]*raft.Log{l})
 	m.check(t, mustOpen(t, dir, Options{SegmentBytes: segmentBytes}))
@@ -125,8 +127,8 @@ func TestEmptyRanges(t *testing.T) {
 			return change()
 		}})
 		if row.log > 0 {
-			must(t, w.StoreLogs(thousands(1, row.log)))
-			must(t, w.DeleteRange(1, row.cut))
+			must.OK(t, w.StoreLogs(thousands(1, row.log)))
+			must.OK(t, w.DeleteRange(1, row.cut))
 		}
 		first, last := w.FirstFrom(0), w.LastIndex()
 		commits = 0
@@ -163,9 +165,9 @@ func TestRangeOfManyFiles(t *testing.T) {
 			}
 			continue
 		}
-		must(t, err)
+		must.OK(t, err)
 		files, err := filepath.Glob(filepath.Join(w.dir, "*"+suffix))
-		must(t, err)
+		must.OK(t, err)
 		if removals != 9 || len(files) > 2 {
 			t.Errorf("%d removals, left are %q", removals, files)
 		}
@@ -192,7 +194,7 @@ func TestLostSector(t *testing.T) {
 		if len(places) != len(row.batches) {
 			t.Fatalf("%s: %d entries are in the newest segment", row.name, len(places))
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		files := imageOf(t, dir)
 		at := (places[row.lost].at/sector + 1) * sector
 		clear(files[nameOf(1)][at : at+sector])
@@ -203,11 +205,11 @@ func TestLostSector(t *testing.T) {
 			}
 			continue
 		}
-		must(t, err)
+		must.OK(t, err)
 		if last := w.LastIndex(); last != row.left {
 			t.Errorf("%s: the log ends at %d, want %d", row.name, last, row.left)
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 	}
 }
 
@@ -224,21 +226,21 @@ func TestLostLength(t *testing.T) {
 		if before > 0 {
 			h.end = uint64(w.segments[len(w.segments)-2].end)
 		}
-		must(t, w.Close())
-		must(t, os.Truncate(filepath.Join(dir, s.name), segmentBytes))
+		must.OK(t, w.Close())
+		must.OK(t, os.Truncate(filepath.Join(dir, s.name), segmentBytes))
 		if _, err := Open(dir, o); !errors.Is(err, ErrDamaged) {
 			t.Errorf("opened with the old length: %v", err)
 		}
 		f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDWR, 0)
-		must(t, err)
+		must.OK(t, err)
 		_, err = f.WriteAt(h.append(nil), 0)
-		must(t, errors.Join(err, f.Close()))
+		must.OK(t, errors.Join(err, f.Close()))
 		w = mustOpen(t, dir, o)
 		if last := w.LastIndex(); last != before {
 			t.Errorf("the log ends at %d, want %d", last, before)
 		}
 		storeEach(t, w, framed(before+1, 100))
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		if last := mustOpen(t, dir, o).LastIndex(); last != before+1 {
 			t.Errorf("opened again it ends at %d, want %d", last, before+1)
 		}
@@ -284,7 +286,7 @@ func TestAnotherFrameInItsPlace(t *testing.T) {
 	storeEach(t, w, framed(1, 104), framed(2, 104), framed(3, 104))
 	at := w.tail().places[1].at
 	f, err := os.OpenFile(filepath.Join(dir, nameOf(1)), os.O_RDWR, 0)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	for _, row := range []struct {
 		name string
@@ -298,7 +300,7 @@ func TestAnotherFrameInItsPlace(t *testing.T) {
 		{"another index", kindEntry, framed(4, 104), false},
 	} {
 		_, err = f.WriteAt(appendFrame(nil, 1, at, at, row.kind, row.log), int64(at))
-		must(t, err)
+		must.OK(t, err)
 		var l raft.Log
 		if err := w.GetLog(2, &l); row.good && err != nil || !row.good && !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", row.name, err)
@@ -309,8 +311,8 @@ func TestAnotherFrameInItsPlace(t *testing.T) {
 // readOnly takes from a segment the right to write to its file.
 func readOnly(t *testing.T, w *WAL, s *segment) {
 	f, err := os.Open(filepath.Join(w.dir, s.name))
-	must(t, err)
-	must(t, s.file.Close())
+	must.OK(t, err)
+	must.OK(t, s.file.Close())
 	s.file = f
 }
 
@@ -323,7 +325,7 @@ func TestWritesThatFail(t *testing.T) {
 	if err := w.StoreLogs([]*raft.Log{framed(2, 104)}); err == nil || w.LastIndex() != 1 {
 		t.Errorf("an entry that was not written: %v; the log ends at %d", err, w.LastIndex())
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	// The batch that Open writes once more.
 	again := &WAL{dir: dir, fill: fillWithZeros}
 	again.o = Options{SegmentBytes: segmentBytes, Step: func(string) {}, Prepared: func(uint64) error { return nil }, Commit: func(_ string, change func() error) error {
@@ -333,7 +335,7 @@ func TestWritesThatFail(t *testing.T) {
 	if err := again.open(); err == nil {
 		t.Error("a batch that was not written once more is told of")
 	}
-	must(t, again.Close())
+	must.OK(t, again.Close())
 }
 
 // TestSpareIsKept: the segment that was prepared is the next one after a start, without being made again.
@@ -342,7 +344,7 @@ func TestSpareIsKept(t *testing.T) {
 		dir, made := t.TempDir(), 0
 		w := mustOpen(t, dir, Options{SegmentBytes: segmentBytes})
 		storeEach(t, w, thousands(1, n)...)
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		w = mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Step: func(name string) {
 			if name == "wal.prepared" {
 				made++
@@ -374,11 +376,11 @@ func TestWhatASegmentFollows(t *testing.T) {
 		}, 2, 3, 2, 2, 1},
 		{"behind a cut", func(w *WAL) {
 			storeEach(t, w, thousands(1, 9)...)
-			must(t, w.DeleteRange(1, 3))
+			must.OK(t, w.DeleteRange(1, 3))
 		}, 3, 6, 5, 2, 2},
 		{"behind nothing", func(w *WAL) {
 			storeEach(t, w, thousands(1, 3)...)
-			must(t, w.DeleteRange(1, 3))
+			must.OK(t, w.DeleteRange(1, 3))
 			storeEach(t, w, thousands(1, 3)...)
 		}, 2, 0, 3, 2, 1},
 	} {
@@ -388,11 +390,11 @@ func TestWhatASegmentFollows(t *testing.T) {
 		if len(w.segments) != row.segments || int(w.segments[0].number) != row.firstFile {
 			t.Fatalf("%s: %d segments from %d on", row.name, len(w.segments), w.segments[0].number)
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		files := imageOf(t, dir)
 		b := files[nameOf(row.number)]
 		h, begun, err := readHeader(b, row.number)
-		must(t, err)
+		must.OK(t, err)
 		if !begun || h.follows != row.follows {
 			t.Fatalf("%s: segment %d follows %d", row.name, row.number, h.follows)
 		}
@@ -409,7 +411,7 @@ func TestDamageIsNamed(t *testing.T) {
 	dir, o := t.TempDir(), Options{SegmentBytes: segmentBytes}
 	w := mustOpen(t, dir, o)
 	storeEach(t, w, thousands(1, 9)...)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	for _, row := range []struct {
 		name   string
 		damage func(files image)
@@ -437,7 +439,7 @@ func TestDamagedLengthOfTheNewest(t *testing.T) {
 	w := mustOpen(t, dir, o)
 	storeEach(t, w, framed(1, 104), framed(2, 104))
 	at := w.tail().places[1].at
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	files := imageOf(t, dir)
 	files[nameOf(1)][at+2] = 1 // 64 KiB more
 	if _, err := Open(files.write(t), o); !errors.Is(err, ErrDamaged) {
@@ -451,7 +453,7 @@ func TestFirstEntryOfASegment(t *testing.T) {
 	w := mustOpen(t, dir, o)
 	storeEach(t, w, thousands(1, 3)...)
 	end := w.tail().end
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	for index, good := range map[uint64]bool{1: false, 3: false, 4: true, 9: true} {
 		files := imageOf(t, dir)
 		b := header{number: 2, follows: 3, end: uint64(end), size: segmentBytes}.append(nil)
@@ -461,11 +463,11 @@ func TestFirstEntryOfASegment(t *testing.T) {
 		case !good && !errors.Is(err, ErrDamaged):
 			t.Errorf("entry %d behind entry 3: %v", index, err)
 		case good:
-			must(t, err)
+			must.OK(t, err)
 			if last := w.LastIndex(); last != index {
 				t.Errorf("the log ends at %d, want %d", last, index)
 			}
-			must(t, w.Close())
+			must.OK(t, w.Close())
 		}
 	}
 }

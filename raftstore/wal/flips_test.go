@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // noticed reports whether a segment that is the only one is damaged, as load finds it.
@@ -31,10 +33,10 @@ func noticed(b []byte) bool {
 func flipped(t *testing.T, dir string, o Options, bits []int, every int, m *model) (refused int) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, nameOf(1)), os.O_RDWR, 0)
-	must(t, err)
+	must.OK(t, err)
 	defer f.Close()
 	whole, err := os.ReadFile(f.Name())
-	must(t, err)
+	must.OK(t, err)
 	for i, bit := range bits {
 		at, flip := int64(bit/8), byte(1)<<(bit%8)
 		b := whole[at : at+1 : at+1]
@@ -47,7 +49,7 @@ func flipped(t *testing.T, dir string, o Options, bits []int, every int, m *mode
 			}
 		}
 		_, err = f.WriteAt([]byte{b[0] ^ flip}, at)
-		must(t, err)
+		must.OK(t, err)
 		w, err := Open(dir, o)
 		switch {
 		case err == nil:
@@ -56,14 +58,14 @@ func flipped(t *testing.T, dir string, o Options, bits []int, every int, m *mode
 			} else {
 				m.check(t, w)
 			}
-			must(t, w.Close())
+			must.OK(t, w.Close())
 		case errors.Is(err, ErrDamaged):
 			refused++
 		default:
 			t.Errorf("bit %d of byte %d: %v", bit%8, at, err)
 		}
 		_, err = f.WriteAt(b, at)
-		must(t, err)
+		must.OK(t, err)
 	}
 	return refused
 }
@@ -103,11 +105,11 @@ func TestEveryFlip(t *testing.T) {
 			w := mustOpen(t, dir, o)
 			m := &model{logs: map[uint64]*raft.Log{}}
 			for _, batch := range [][]*raft.Log{entries(rand.New(rand.NewPCG(6, 1)), 1, 1, 3, 60), row.batch} {
-				must(t, w.StoreLogs(batch))
+				must.OK(t, w.StoreLogs(batch))
 				m.store(batch)
 			}
 			end := int(w.tail().end)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			bits := upTo(8 * end)
 			if refused := flipped(t, dir, o, bits, 16, m); refused != len(bits) {
 				t.Errorf("%d of %d flips are refused", refused, len(bits))
@@ -124,12 +126,12 @@ func TestFlipsOfNotes(t *testing.T) {
 		m := &model{logs: map[uint64]*raft.Log{}}
 		// The frame of the note begins that many bytes before a sector.
 		logs := []*raft.Log{framed(1, 400), framed(2, 400), framed(3, 2*sector-headerSize-800-shift)}
-		must(t, w.StoreLogs(logs))
+		must.OK(t, w.StoreLogs(logs))
 		m.store(logs)
-		must(t, w.DeleteRange(3, 3))
+		must.OK(t, w.DeleteRange(3, 3))
 		m.remove(3, 3)
 		end := int(w.tail().end)
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		var bits []int
 		for bit := 8 * (2*sector - shift); bit < 8*end; bit++ {
 			bits = append(bits, bit)
@@ -151,13 +153,13 @@ func TestFlippedSizes(t *testing.T) {
 		storeEach(t, w, logs...)
 		m.store(logs)
 		at := int(w.tail().places[2].at)
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		path := filepath.Join(dir, nameOf(1))
-		must(t, os.Truncate(path, int64(size)))
+		must.OK(t, os.Truncate(path, int64(size)))
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		must(t, err)
+		must.OK(t, err)
 		_, err = f.WriteAt(header{number: 1, size: uint32(size)}.append(nil), 0)
-		must(t, errors.Join(err, f.Close()))
+		must.OK(t, errors.Join(err, f.Close()))
 		var bits []int
 		for bit := 0; bit < 32; bit += 1 + size>>22 { // opening a long one takes long
 			bits = append(bits, 8*at+bit)
@@ -256,7 +258,7 @@ func TestMasked(t *testing.T) {
 		m.store([]*raft.Log{l})
 	}
 	m.check(t, w)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	m.check(t, mustOpen(t, dir, Options{}))
 }
 

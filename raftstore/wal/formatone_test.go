@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // formatOneLog is what testdata/format1 has, which was written by a release that knew no other format, in
@@ -57,12 +59,12 @@ func TestFormatOne(t *testing.T) {
 	if first := w.segments[len(w.segments)-1]; first.number != last+1 || first.format != format {
 		t.Errorf("it goes on in segment %d of format %d, behind segment %d", first.number, first.format, last)
 	}
-	must(t, w.DeleteRange(12, 12))
+	must.OK(t, w.DeleteRange(12, 12))
 	m.remove(12, 12)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	for number := uint64(1); number <= last; number++ {
 		b, err := os.ReadFile(filepath.Join(dir, nameOf(number)))
-		must(t, err)
+		must.OK(t, err)
 		if string(b) != string(old[nameOf(number)]) {
 			t.Errorf("segment %d was changed", number)
 		}
@@ -75,10 +77,10 @@ func TestFormatOneFirstNotes(t *testing.T) {
 	for _, remove := range [][2]uint64{{8, 9}, {3, 5}, {3, 9}} {
 		dir, o, m := formatOneFiles(t).write(t), Options{SegmentBytes: segmentBytes}, formatOneLog()
 		w := mustOpen(t, dir, o)
-		must(t, w.DeleteRange(remove[0], remove[1]))
+		must.OK(t, w.DeleteRange(remove[0], remove[1]))
 		m.remove(remove[0], remove[1])
 		m.check(t, w)
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		m.check(t, mustOpen(t, dir, o))
 	}
 }
@@ -93,7 +95,7 @@ func TestFormatOneDamage(t *testing.T) {
 	newest = w.tail().number
 	places := w.tail().places
 	name, last := nameOf(newest), int(places[len(places)-1].at)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	for _, row := range []struct {
 		name   string
 		change func(b []byte)
@@ -115,10 +117,10 @@ func TestFormatOneDamage(t *testing.T) {
 			}
 			continue
 		}
-		must(t, err)
+		must.OK(t, err)
 		if got := w.LastIndex(); got != row.last {
 			t.Errorf("%s: the log ends at %d, want %d", row.name, got, row.last)
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 	}
 }

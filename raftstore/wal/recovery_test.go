@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // mix returns what a disk may have when the power goes while a file changes: each sector as
@@ -38,24 +40,24 @@ func TestUnsyncedBatch(t *testing.T) {
 			m, next := &model{logs: map[uint64]*raft.Log{}}, uint64(1)
 			store := func(w *WAL, n int) {
 				batch := entries(rng, 1, next, n, 600)
-				must(t, w.StoreLogs(batch))
+				must.OK(t, w.StoreLogs(batch))
 				m.store(batch)
 				next += uint64(n)
 			}
 			var durable image
 			w, err := Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			for range before {
 				store(w, 2)
 			}
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			durable = imageOf(t, dir)
 			w, err = Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			store(w, 3)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			o.Commit = func(name string, change func() error) error {
-				must(t, os.WriteFile(filepath.Join(dir, name), durable[name], fileMode))
+				must.OK(t, os.WriteFile(filepath.Join(dir, name), durable[name], fileMode))
 				if err := change(); err != nil {
 					return err
 				}
@@ -63,13 +65,13 @@ func TestUnsyncedBatch(t *testing.T) {
 				return nil
 			}
 			w, err = Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			m.check(t, w)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			w, err = Open(durable.write(t), Options{SegmentBytes: o.SegmentBytes})
-			must(t, err)
+			must.OK(t, err)
 			m.check(t, w)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 		})
 	}
 }
@@ -80,16 +82,16 @@ func TestPowerLossBehindAKill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	dir, o := t.TempDir(), Options{SegmentBytes: 64 << 10}
 	w, err := Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	known := entries(rng, 1, 1, 4, 700)
-	must(t, w.StoreLogs(known))
-	must(t, w.Close())
+	must.OK(t, w.StoreLogs(known))
+	must.OK(t, w.Close())
 	durable := imageOf(t, dir)
 	unsynced := entries(rng, 1, 5, 3, 700)
 	w, err = Open(dir, o)
-	must(t, err)
-	must(t, w.StoreLogs(unsynced))
-	must(t, w.Close())
+	must.OK(t, err)
+	must.OK(t, w.StoreLogs(unsynced))
+	must.OK(t, w.Close())
 	known = append(known, unsynced...)
 	var after image
 	o.Commit = func(_ string, change func() error) error {
@@ -103,10 +105,10 @@ func TestPowerLossBehindAKill(t *testing.T) {
 		return nil
 	}
 	w, err = Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	more := entries(rng, 1, 8, 3, 700)
-	must(t, w.StoreLogs(more))
-	must(t, w.Close())
+	must.OK(t, w.StoreLogs(more))
+	must.OK(t, w.Close())
 	known = append(known, more...)
 	o.Commit = nil
 	for range atMost(200) {
@@ -128,12 +130,12 @@ func TestKillInRecovery(t *testing.T) {
 			o := Options{SegmentBytes: 64 << 10}
 			dir := t.TempDir()
 			w, err := Open(dir, o)
-			must(t, err)
+			must.OK(t, err)
 			known := entries(rng, 1, 1, first, 700)
-			must(t, w.StoreLogs(known))
+			must.OK(t, w.StoreLogs(known))
 			before := imageOf(t, dir)
-			must(t, w.StoreLogs(entries(rng, 1, uint64(first)+1, 6, 700)))
-			must(t, w.Close())
+			must.OK(t, w.StoreLogs(entries(rng, 1, uint64(first)+1, 6, 700)))
+			must.OK(t, w.Close())
 			after := imageOf(t, dir)
 			for range atMost(60) {
 				torn := image{}
@@ -156,7 +158,7 @@ func powerLossAgain(t *testing.T, rng *rand.Rand, torn image, known []*raft.Log,
 	}
 	synced := func(name string) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
-		must(t, err)
+		must.OK(t, err)
 		durable[name] = b
 	}
 	o.Prepared = func(number uint64) error {
@@ -173,16 +175,16 @@ func powerLossAgain(t *testing.T, rng *rand.Rand, torn image, known []*raft.Log,
 		return change()
 	}
 	w, err := Open(dir, o)
-	must(t, err)
-	must(t, w.Close())
+	must.OK(t, err)
+	must.OK(t, w.Close())
 	// Killed: dir is the page cache, which has also what was not synced.
 	w, err = Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	last := w.LastIndex()
 	all := bytesOf(t, w, last)
 	next := entries(rng, 2, last+1, 6, 650)
-	must(t, w.StoreLogs(next))
-	must(t, w.Close())
+	must.OK(t, w.StoreLogs(next))
+	must.OK(t, w.Close())
 	again := image{}
 	for name, b := range imageOf(t, dir) {
 		again[name] = mix(rng, before[name], b)
@@ -199,7 +201,7 @@ func bytesOf(t *testing.T, w *WAL, last uint64) (all []*raft.Log) {
 	t.Helper()
 	for i := uint64(1); i <= last; i++ {
 		l := new(raft.Log)
-		must(t, w.GetLog(i, l))
+		must.OK(t, w.GetLog(i, l))
 		all = append(all, l)
 	}
 	return all
@@ -211,11 +213,11 @@ func TestKillInACut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	dir, o := t.TempDir(), Options{SegmentBytes: 4 << 10}
 	w, err := Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	m := &model{logs: map[uint64]*raft.Log{}}
 	store := func(from uint64, n, size int) {
 		batch := entries(rng, 1, from, n, size)
-		must(t, w.StoreLogs(batch))
+		must.OK(t, w.StoreLogs(batch))
 		m.store(batch)
 	}
 	store(1, 3, 1000)
@@ -223,23 +225,23 @@ func TestKillInACut(t *testing.T) {
 	if s := w.tail(); s.number != 2 || s.base != 4 {
 		t.Fatalf("segment %d begins with entry %d", s.number, s.base)
 	}
-	must(t, w.DeleteRange(4, 6)) // nothing is left in it
+	must.OK(t, w.DeleteRange(4, 6)) // nothing is left in it
 	m.remove(4, 6)
 	store(4, 9, 1000)
 	killed := false
 	for more := true; more && !killed; killed = true {
 		more, err = w.DeleteFront(5)
-		must(t, err)
+		must.OK(t, err)
 		m.remove(1, 5)
 		if !more {
 			t.Fatal("the cut removed a single segment")
 		}
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	w, err = Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	m.check(t, w)
-	must(t, w.Close())
+	must.OK(t, w.Close())
 }
 
 // TestPreparationThatEnds: who is told of a segment may end the process, which in tests is
@@ -252,15 +254,15 @@ func TestPreparationThatEnds(t *testing.T) {
 			}
 			return nil
 		}})
-		must(t, err)
+		must.OK(t, err)
 		rng := rand.New(rand.NewPCG(1, 1))
-		must(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
+		must.OK(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
 		if store {
 			if err := w.StoreLogs(entries(rng, 1, 2, 1, 3000)); !errors.Is(err, errUnpublished) {
 				t.Errorf("stored in a segment that nobody knows of: %v", err)
 			}
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 	}
 }
 
@@ -278,7 +280,7 @@ func TestFailureToPublish(t *testing.T) {
 	}}
 	w := mustOpen(t, t.TempDir(), o)
 	rng := rand.New(rand.NewPCG(1, 1))
-	must(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
+	must.OK(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
 	if err := w.StoreLogs(entries(rng, 1, 2, 1, 3000)); !errors.Is(err, broken) {
 		t.Errorf("stored in a segment that nobody may know of: %v", err)
 	}
@@ -301,7 +303,7 @@ func TestPreparedIsTold(t *testing.T) {
 		}
 		return errors.Join(w.StoreLogs(entries(rand.New(rand.NewPCG(1, 1)), 1, w.LastIndex()+1, 3, 3000)), w.Close())
 	}
-	must(t, open())
+	must.OK(t, open())
 	want := made
 	if want < 3 {
 		t.Fatalf("%d segments", want)
@@ -311,13 +313,13 @@ func TestPreparedIsTold(t *testing.T) {
 		made = number
 		return nil
 	}})
-	must(t, err)
-	must(t, w.Close())
+	must.OK(t, err)
+	must.OK(t, w.Close())
 	if made != want {
 		t.Errorf("told of segment %d, want %d", made, want)
 	}
-	must(t, os.RemoveAll(dir))
-	must(t, os.Mkdir(dir, dirMode))
+	must.OK(t, os.RemoveAll(dir))
+	must.OK(t, os.Mkdir(dir, dirMode))
 	for range 2 {
 		if err := open(); !errors.Is(err, ErrEndLost) {
 			t.Fatalf("a log without segments, of which there were %d: %v", want, err)

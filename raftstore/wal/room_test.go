@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestCutWithoutRoom: the log's beginning is cut while the tail is full and the disk has no room for more than
@@ -42,7 +44,7 @@ func TestCutWithoutRoom(t *testing.T) {
 			w := mustOpen(t, dir, o)
 			w.fill = func(f *os.File, from, to int64) error {
 				files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
-				must(t, err)
+				must.OK(t, err)
 				if len(files) >= row.room {
 					return syscall.ENOSPC
 				}
@@ -58,7 +60,7 @@ func TestCutWithoutRoom(t *testing.T) {
 				storeEach(t, w, l)
 				m.store([]*raft.Log{l})
 			}
-			must(t, w.note(kindCut, 1)) // in the place that entries leave to a note
+			must.OK(t, w.note(kindCut, 1)) // in the place that entries leave to a note
 			if s := w.tail(); s.number != 3 || s.end+noteSize <= s.size {
 				t.Fatalf("segment %d is not full", s.number)
 			}
@@ -66,7 +68,7 @@ func TestCutWithoutRoom(t *testing.T) {
 				_, _ = w.next.wait()
 			}
 			row.room = room
-			must(t, w.DeleteRange(1, row.upTo))
+			must.OK(t, w.DeleteRange(1, row.upTo))
 			m.remove(1, row.first-1)
 			m.check(t, w)
 			row.room = 100
@@ -74,7 +76,7 @@ func TestCutWithoutRoom(t *testing.T) {
 			storeEach(t, w, more)
 			m.store([]*raft.Log{more})
 			m.check(t, w)
-			must(t, w.Close())
+			must.OK(t, w.Close())
 			w = mustOpen(t, dir, Options{SegmentBytes: segmentBytes})
 			if first := w.FirstFrom(0); first != row.firstOnNew || w.LastIndex() != 10 {
 				t.Errorf("the next start finds %d to %d", first, w.LastIndex())
@@ -99,7 +101,7 @@ type smallDisk struct {
 // fill is fillWithZeros on it. What it writes before there is no room is left, as on any disk.
 func (d *smallDisk) fill(f *os.File, from, to int64) error {
 	files, err := os.ReadDir(d.dir)
-	must(d.t, err)
+	must.OK(d.t, err)
 	used := int64(0)
 	for _, file := range files {
 		if info, err := file.Info(); err == nil { // it may have got another name
@@ -107,7 +109,7 @@ func (d *smallDisk) fill(f *os.File, from, to int64) error {
 		}
 	}
 	if room := d.capacity.Load() - used; to-from > room {
-		must(d.t, fillWithZeros(f, from, from+max(room, 0)))
+		must.OK(d.t, fillWithZeros(f, from, from+max(room, 0)))
 		return syscall.ENOSPC
 	}
 	return fillWithZeros(f, from, to)
@@ -116,16 +118,16 @@ func (d *smallDisk) fill(f *os.File, from, to int64) error {
 // TestSparesOfAnotherSize: what has the name of a spare segment, and not its size, is replaced.
 func TestSparesOfAnotherSize(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "1"+spareSuffix), nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "2"+spareSuffix), make([]byte, segmentBytes-1), 0o600))
-	must(t, os.Mkdir(filepath.Join(dir, "3"+spareSuffix), 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "1"+spareSuffix), nil, 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "2"+spareSuffix), make([]byte, segmentBytes-1), 0o600))
+	must.OK(t, os.Mkdir(filepath.Join(dir, "3"+spareSuffix), 0o700))
 	w := mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 2})
 	if r := w.Room(); r.Spares != 0 {
 		t.Errorf("%d spares of another size are counted", r.Spares)
 	}
-	must(t, w.Reserve())
+	must.OK(t, w.Reserve())
 	files, err := filepath.Glob(filepath.Join(dir, "*"+spareSuffix))
-	must(t, err)
+	must.OK(t, err)
 	for _, name := range files {
 		if info, err := os.Stat(name); err != nil || info.Size() != segmentBytes {
 			t.Errorf("%s: %v, %v", name, info, err)
@@ -140,26 +142,26 @@ func TestSparesOfAnotherSize(t *testing.T) {
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	w := mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 1})
-	must(t, w.Probe()) // there is no spare yet
-	must(t, w.Reserve())
+	must.OK(t, w.Probe()) // there is no spare yet
+	must.OK(t, w.Reserve())
 	m := &model{logs: map[uint64]*raft.Log{}}
 	for i := uint64(1); i <= 12; i++ {
-		must(t, w.Probe())
+		must.OK(t, w.Probe())
 		l := framed(i, 1328)
 		storeEach(t, w, l)
 		m.store([]*raft.Log{l})
 		if i == 6 {
-			must(t, w.DeleteRange(1, 4)) // a segment with frames becomes the spare
+			must.OK(t, w.DeleteRange(1, 4)) // a segment with frames becomes the spare
 			m.remove(1, 4)
 		}
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	w = mustOpen(t, dir, Options{SegmentBytes: segmentBytes, Spares: 1})
 	m.check(t, w)
 	names, err := filepath.Glob(filepath.Join(dir, "*"+spareSuffix))
-	must(t, err)
+	must.OK(t, err)
 	for _, name := range names {
-		must(t, os.Remove(name))
+		must.OK(t, os.Remove(name))
 	}
 	if err := w.Probe(); len(names) == 0 || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the probe of %d spares that are gone: %v", len(names), err)
@@ -177,7 +179,7 @@ func TestFullDiskRandomly(t *testing.T) {
 		o := Options{SegmentBytes: segmentBytes, Spares: rng.IntN(3)}
 		open := func() *WAL {
 			w, err := Open(d.dir, o)
-			must(t, err)
+			must.OK(t, err)
 			w.fill = d.fill
 			return w
 		}
@@ -195,12 +197,12 @@ func TestFullDiskRandomly(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 3:
-				must(t, w.Close())
+				must.OK(t, w.Close())
 				w = open()
 			case 4:
 				if m.last > m.first {
 					upTo := m.first + rng.Uint64N(m.last-m.first)
-					must(t, w.DeleteRange(m.first, upTo))
+					must.OK(t, w.DeleteRange(m.first, upTo))
 					first := w.FirstFrom(0) // without room for the note it cuts whole files
 					if first < m.first || first > upTo+1 {
 						t.Fatalf("seed %d: cut up to %d, and the log begins at %d", seed, upTo, first)
@@ -226,22 +228,22 @@ func TestFullDiskRandomly(t *testing.T) {
 			if errors.Is(err, ErrNoRoom) {
 				refused++
 			} else {
-				must(t, err)
+				must.OK(t, err)
 			}
 			m.check(t, w)
 		}
 		d.capacity.Store(1 << 30)
-		must(t, w.Reserve())
+		must.OK(t, w.Reserve())
 		logs := entries(rng, term, max(m.last, w.first-min(w.first, 1))+1, 50, 300)
-		must(t, w.StoreLogs(logs))
+		must.OK(t, w.StoreLogs(logs))
 		m.store(logs)
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		w = open()
 		m.check(t, w)
 		if r := w.Room(); r.Spares < r.Wanted {
 			t.Errorf("seed %d: the reserve has %d segments of %d", seed, r.Spares, r.Wanted)
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		all += refused
 	}
 	if all < 50 {
@@ -257,7 +259,7 @@ func TestReserveLasts(t *testing.T) {
 	o := Options{SegmentBytes: segmentBytes, Spares: 2}
 	w := mustOpen(t, d.dir, o)
 	w.fill = d.fill
-	must(t, w.Reserve())
+	must.OK(t, w.Reserve())
 	m := &model{logs: map[uint64]*raft.Log{}}
 	rng := rand.New(rand.NewPCG(1, 0))
 	store := func() error {
@@ -270,15 +272,15 @@ func TestReserveLasts(t *testing.T) {
 	}
 	d.capacity.Store(0)
 	for range 300 {
-		must(t, store())
+		must.OK(t, store())
 		if m.last > 4 {
-			must(t, w.DeleteRange(m.first, m.last-4))
+			must.OK(t, w.DeleteRange(m.first, m.last-4))
 			m.remove(m.first, m.last-4)
 		}
 	}
 	m.check(t, w)
 	files, err := os.ReadDir(d.dir)
-	if must(t, err); len(files) > 6 {
+	if must.OK(t, err); len(files) > 6 {
 		t.Errorf("there are %d files", len(files))
 	}
 	before, stored := w.Room().Bytes, int64(0)
@@ -287,7 +289,7 @@ func TestReserveLasts(t *testing.T) {
 		if errors.Is(err, ErrNoRoom) {
 			break
 		}
-		must(t, err)
+		must.OK(t, err)
 		stored += 1056
 	}
 	if stored < before/2 || stored > before {
@@ -297,12 +299,12 @@ func TestReserveLasts(t *testing.T) {
 		t.Errorf("nothing can be stored, and there is room for %d bytes", r.Bytes)
 	}
 	m.check(t, w)
-	must(t, w.DeleteRange(m.first, m.last-1)) // makes room
+	must.OK(t, w.DeleteRange(m.first, m.last-1)) // makes room
 	m.remove(m.first, m.last-1)
-	must(t, store())
+	must.OK(t, store())
 	m.check(t, w)
 	d.capacity.Store(1 << 30)
-	must(t, w.Reserve())
+	must.OK(t, w.Reserve())
 	if r := w.Room(); r.Spares != 2 {
 		t.Errorf("the reserve has %d segments", r.Spares)
 	}
@@ -312,15 +314,15 @@ func TestReserveLasts(t *testing.T) {
 func TestSpareIsCleaned(t *testing.T) {
 	o := Options{SegmentBytes: segmentBytes, Spares: 1}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "7"+spareSuffix), bytes.Repeat([]byte("x"), segmentBytes), fileMode))
-	must(t, os.WriteFile(filepath.Join(dir, "8"+spareSuffix+newSuffix), nil, fileMode))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "7"+spareSuffix), bytes.Repeat([]byte("x"), segmentBytes), fileMode))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "8"+spareSuffix+newSuffix), nil, fileMode))
 	w := mustOpen(t, dir, o)
 	w.fill = func(*os.File, int64, int64) error { return syscall.ENOSPC }
 	storeEach(t, w, thousands(1, 4)...)
 	if files := imageOf(t, dir); len(files) != 2 {
 		t.Errorf("there are %d files", len(files))
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	if last := mustOpen(t, dir, o).LastIndex(); last != 4 {
 		t.Errorf("the next start finds %d entries", last)
 	}
@@ -331,24 +333,24 @@ func TestSpareNames(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{SegmentBytes: 4096, Spares: 3}
 	w, err := Open(dir, o)
-	must(t, err)
-	must(t, w.Reserve())
+	must.OK(t, err)
+	must.OK(t, w.Reserve())
 	taken := w.spares.names[2]
 	w.spares.names = w.spares.names[:2] // as prepareSpare has it meanwhile
-	must(t, w.Reserve())
+	must.OK(t, w.Reserve())
 	if len(w.spares.names) != 3 || slices.Contains(w.spares.names, taken) {
 		t.Errorf("%s is being prepared, and there are %q", taken, w.spares.names)
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	w, err = Open(dir, o)
-	must(t, err)
+	must.OK(t, err)
 	had := slices.Clone(w.spares.names)
 	w.spares.names = nil
-	must(t, w.Reserve())
+	must.OK(t, w.Reserve())
 	for _, name := range w.spares.names {
 		if slices.Contains(had, name) {
 			t.Errorf("%s was there", name)
 		}
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 }

@@ -13,20 +13,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/quorate/quorate/internal/must"
+)
 
 func mustOpen(t testing.TB, dir string, o Options) *WAL {
 	t.Helper()
 	w, err := Open(dir, o)
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, w.Close()) })
 	return w
 }
 
@@ -140,14 +135,14 @@ func TestAgainstModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir, o := t.TempDir(), Options{SegmentBytes: 1 << (10 + rng.IntN(4))}
 		w, err := Open(dir, o)
-		must(t, err)
+		must.OK(t, err)
 		m, next, term, reopened := &model{logs: map[uint64]*raft.Log{}}, uint64(1), uint64(1), 0
 		for range 150 {
 			switch rng.IntN(12) {
 			case 0: // conflict
 				if m.last > 0 {
 					from := m.last - min(m.last-m.first, rng.Uint64N(30))
-					must(t, w.DeleteRange(from, m.last))
+					must.OK(t, w.DeleteRange(from, m.last))
 					m.remove(from, m.last)
 					next = from
 					term++
@@ -155,20 +150,20 @@ func TestAgainstModel(t *testing.T) {
 			case 1: // compaction
 				if m.last > m.first+5 {
 					to := m.first + rng.Uint64N(m.last-m.first)
-					must(t, w.DeleteRange(m.first, to))
+					must.OK(t, w.DeleteRange(m.first, to))
 					m.remove(m.first, to)
 				}
 			case 2: // a gap, as behind a snapshot
 				next += rng.Uint64N(3) * 10
 			case 3:
 				if rng.IntN(4) == 0 { // a snapshot that has replaced the log
-					must(t, w.DeleteRange(m.first, m.last))
+					must.OK(t, w.DeleteRange(m.first, m.last))
 					m.remove(m.first, m.last)
 				}
 			case 4:
-				must(t, w.Close())
+				must.OK(t, w.Close())
 				w, err = Open(dir, o)
-				must(t, err)
+				must.OK(t, err)
 				if w.Run() != m.run() {
 					t.Fatalf("seed %d: run %d, want %d", seed, w.Run(), m.run())
 				}
@@ -179,13 +174,13 @@ func TestAgainstModel(t *testing.T) {
 					size = rng.IntN(20_000) // alone in its segment
 				}
 				batch := entries(rng, term, next, 1+rng.IntN(6), size)
-				must(t, w.StoreLogs(batch))
+				must.OK(t, w.StoreLogs(batch))
 				m.store(batch)
 				next += uint64(len(batch))
 			}
 			m.check(t, w)
 		}
-		must(t, w.Close())
+		must.OK(t, w.Close())
 		if reopened == 0 {
 			t.Fatalf("seed %d never opened the log again", seed)
 		}
@@ -199,10 +194,10 @@ func TestFilesGo(t *testing.T) {
 	w := mustOpen(t, dir, o)
 	rng := rand.New(rand.NewPCG(1, 1))
 	const n = 100
-	must(t, w.StoreLogs(entries(rng, 1, 1, n, 1000)))
+	must.OK(t, w.StoreLogs(entries(rng, 1, 1, n, 1000)))
 	files := func() int {
 		names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
-		must(t, err)
+		must.OK(t, err)
 		return len(names)
 	}
 	before := files()
@@ -213,7 +208,7 @@ func TestFilesGo(t *testing.T) {
 	for more := true; more; pieces++ {
 		var err error
 		more, err = w.DeleteFront(n - 2)
-		must(t, err)
+		must.OK(t, err)
 		if first := w.FirstFrom(0); first != n-1 {
 			t.Fatalf("the log begins at %d in the middle of the cut", first)
 		}
@@ -221,7 +216,7 @@ func TestFilesGo(t *testing.T) {
 	if after := files(); after > 3 || pieces < before-3 {
 		t.Errorf("%d segments became %d in %d pieces", before, after, pieces)
 	}
-	must(t, w.Close())
+	must.OK(t, w.Close())
 	again := mustOpen(t, dir, o)
 	if first, last := again.FirstFrom(0), again.LastIndex(); first != n-1 || last != n {
 		t.Errorf("opened again it has %d to %d", first, last)
@@ -246,8 +241,8 @@ func TestRefusals(t *testing.T) {
 		{"from the middle", func(w *WAL) error { return w.DeleteRange(12, 14) }, errMiddle},
 	} {
 		w := mustOpen(t, t.TempDir(), Options{})
-		must(t, w.StoreLogs(entries(rng, 1, 1, 20, 10)))
-		must(t, w.DeleteRange(1, 10))
+		must.OK(t, w.StoreLogs(entries(rng, 1, 1, 20, 10)))
+		must.OK(t, w.DeleteRange(1, 10))
 		if err := row.do(w); !errors.Is(err, row.want) {
 			t.Errorf("%s: %v, want %v", row.name, err, row.want)
 		}
@@ -264,7 +259,7 @@ func TestNothingAfterAnError(t *testing.T) {
 		return change()
 	}})
 	rng := rand.New(rand.NewPCG(1, 1))
-	must(t, w.StoreLogs(entries(rng, 1, 1, 3, 10)))
+	must.OK(t, w.StoreLogs(entries(rng, 1, 1, 3, 10)))
 	fail = true
 	if err := w.StoreLogs(entries(rng, 1, 4, 1, 10)); !errors.Is(err, broken) {
 		t.Fatal(err)
@@ -287,7 +282,7 @@ func TestOneSyncABatch(t *testing.T) {
 	}})
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range uint64(50) {
-		must(t, w.StoreLogs(entries(rng, 1, 1+i*7, 7, 300)))
+		must.OK(t, w.StoreLogs(entries(rng, 1, 1+i*7, 7, 300)))
 	}
 	if commits != 50 {
 		t.Errorf("50 batches took %d commits", commits)
@@ -325,14 +320,14 @@ func TestReadersBesideChanges(t *testing.T) {
 	next := uint64(1)
 	for i := range 300 {
 		n := 1 + rng.IntN(8)
-		must(t, w.StoreLogs(entries(rng, uint64(i), next, n, rng.IntN(900))))
+		must.OK(t, w.StoreLogs(entries(rng, uint64(i), next, n, rng.IntN(900))))
 		next += uint64(n)
 		switch {
 		case i%5 == 4:
 			next -= 2
-			must(t, w.DeleteRange(next, next+1))
+			must.OK(t, w.DeleteRange(next, next+1))
 		case i%40 == 39:
-			must(t, w.DeleteRange(0, next-20))
+			must.OK(t, w.DeleteRange(0, next-20))
 		}
 	}
 	close(done)
@@ -345,18 +340,18 @@ func TestUnfinishedIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	w := mustOpen(t, dir, Options{SegmentBytes: 4 << 10})
 	rng := rand.New(rand.NewPCG(1, 1))
-	must(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000))) // more than half: the next one is begun
-	must(t, w.Close())
+	must.OK(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000))) // more than half: the next one is begun
+	must.OK(t, w.Close())
 	prepared := filepath.Join(dir, nameOf(2))
 	if _, err := os.Stat(prepared); err != nil {
 		t.Fatalf("the next segment was not prepared: %v", err)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, nameOf(3)+newSuffix), []byte("half"), fileMode))
+	must.OK(t, os.WriteFile(filepath.Join(dir, nameOf(3)+newSuffix), []byte("half"), fileMode))
 	w = mustOpen(t, dir, Options{SegmentBytes: 4 << 10})
-	must(t, w.StoreLogs(entries(rng, 1, 2, 3, 3000)))
-	must(t, w.Close())
+	must.OK(t, w.StoreLogs(entries(rng, 1, 2, 3, 3000)))
+	must.OK(t, w.Close())
 	names, err := filepath.Glob(filepath.Join(dir, "*"+newSuffix))
-	must(t, err)
+	must.OK(t, err)
 	if len(names) > 0 {
 		t.Errorf("left: %q", names)
 	}
@@ -386,9 +381,9 @@ func BenchmarkStoreLogs(b *testing.B) {
 					batch[i] = &raft.Log{Index: next, Term: 1, Data: data}
 					next++
 				}
-				must(b, w.StoreLogs(batch))
+				must.OK(b, w.StoreLogs(batch))
 				if next%20_000 < uint64(n) {
-					must(b, w.DeleteRange(0, next-10_000))
+					must.OK(b, w.DeleteRange(0, next-10_000))
 				}
 			}
 		})

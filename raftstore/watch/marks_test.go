@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -112,9 +113,7 @@ func TestTimelineWhileItGrows(t *testing.T) {
 func TestBehind(t *testing.T) {
 	m := newWriter(t)
 	w, err := m.Watch("t", m.applied(), mvcc.Interest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Close()
 	buf := make([]*mvcc.Version, 8)
 	if n, _, err := w.Next(buf); n != 0 || err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -67,9 +68,7 @@ func TestRoundAfterTheTableIsGone(t *testing.T) {
 	for _, only := range interesting() {
 		h := New(old.State())
 		w, err := h.Watch("t", emptied-1, only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var buf [8]*mvcc.Version
 		if n, at, err := w.Next(buf[:]); n != 0 || at != emptied-1 || err != nil {
 			t.Fatal(n, at, err)
@@ -77,9 +76,7 @@ func TestRoundAfterTheTableIsGone(t *testing.T) {
 		h.Close() // its goroutine: the test makes the rounds
 
 		received := mvcc.New()
-		if err := received.LoadState(&proto.StateRecord{Applied: 500, Floor: emptied}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, received.LoadState(&proto.StateRecord{Applied: 500, Floor: emptied}))
 		received.Publish()
 		h.state.Store(received) // the first line of replace
 		h.Published(emptied, []string{"t"}, Now())
@@ -101,14 +98,10 @@ func TestWatcherOutlivesItsTable(t *testing.T) {
 		m := newWriter(t)
 		put(m)
 		follows, err := m.Watch("t", m.applied(), only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer follows.Close()
 		late, err := m.Watch("t", m.applied(), only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer late.Close()
 		buf := make([]*mvcc.Version, 4)
 		next := func(want proto.Revision) {

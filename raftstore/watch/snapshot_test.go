@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -20,9 +21,7 @@ func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
 	var watchers []*Watcher
 	for _, only := range interesting() {
 		w, err := before.Watch("t", start, only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer w.Close()
 		watchers = append(watchers, w)
 	}
@@ -88,9 +87,7 @@ func TestQuietWatcherOutlivesASnapshot(t *testing.T) {
 	var watchers []*Watcher
 	for _, only := range []mvcc.Interest{{Key: "quiet/x"}, {Prefix: "quiet/"}, {Field: mvcc.Pair{Name: "f", Value: "rare"}}} {
 		w, err := before.Watch("t", before.applied(), only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer w.Close()
 		<-w.Wake()
 		if n, _, err := w.Next(make([]*mvcc.Version, 8)); n != 0 || err != nil {

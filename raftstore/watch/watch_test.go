@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -156,15 +157,11 @@ func TestQuietWatcherOutlivesTheFloor(t *testing.T) {
 	only := append(interesting()[3:4], mvcc.Interest{Prefix: "quiet/"}, mvcc.Interest{Field: mvcc.Pair{Name: "f", Value: "rare"}})
 	for _, i := range only {
 		w, err := m.Watch("t", m.applied(), i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		watchers = append(watchers, w)
 	}
 	other, err := m.Watch("other", m.applied(), mvcc.Interest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	watchers = append(watchers, other)
 	buf := make([]*mvcc.Version, 8)
 	for _, w := range watchers {
@@ -225,9 +222,7 @@ func TestUnreadWatcherIsTooOld(t *testing.T) {
 	m := newWriter(t)
 	for _, only := range []mvcc.Interest{{}, {Key: "a/0"}, {Prefix: "a/"}, {Field: mvcc.Pair{Name: "f", Value: "x"}}} {
 		w, err := m.Watch("t", m.applied(), only)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer w.Close()
 		for range 3 {
 			m.write(&proto.Write{Table: "t", Key: "a/0", Op: proto.Op_OP_PUT, Value: []byte(`{}`),

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/chaos/clock"
 	"github.com/quorate/quorate/test/judges/history"
 	"github.com/quorate/quorate/test/judges/report"
@@ -69,9 +70,7 @@ func (b *binaries) of(s Scenario) string {
 func workDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "quorate-chaos-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if *keep || t.Failed() {
 			t.Logf("kept: %s", dir)
@@ -123,9 +122,7 @@ func TestScenarios(t *testing.T) {
 		t.Skip("plays what -scenarios names")
 	}
 	match, err := regexp.Compile("^(" + *pattern + ")$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := newBinaries(t)
 	for n := range *rounds {
 		for _, s := range Scenarios {

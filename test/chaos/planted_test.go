@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 var plantedBugs = flag.Bool("planted", false, "plant known bugs in the product and demand that they are found")
@@ -45,9 +47,7 @@ func TestPlanted(t *testing.T) {
 			for try := range tries {
 				dir := t.TempDir()
 				res, err := Play(t.Context(), s, *seed+uint64(try), bin, dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				found := res.Verdict.Checks()
 				t.Logf("seed %d: %v %.300q", *seed+uint64(try), found, res.Failures)
 				if x.bug == "" {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/chaos/host"
 	"github.com/quorate/quorate/test/judges/wire"
 )
@@ -44,17 +45,13 @@ func TestSilence(t *testing.T) {
 		t.Skip("namespaces and devices need root")
 	}
 	c, err := NewCluster(workDir(t), newBinaries(t).plain(), Shape{Voters: 3, Network: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start(t.Context()))
 	for _, fault := range []struct {
 		name    string
 		out, in host.Link
@@ -91,7 +88,7 @@ func silenceOnce(t *testing.T, c *Cluster, out, in host.Link) (writes, reads, he
 	t.Helper()
 	var leader *Node
 	var others []*Node
-	if err := await(t.Context(), time.Minute, "all are ready, and know the leader", func() error {
+	must.OK(t, await(t.Context(), time.Minute, "all are ready, and know the leader", func() error {
 		leader, others = nil, nil
 		for _, n := range c.Nodes() {
 			if err := n.AwaitReady(t.Context(), time.Minute); err != nil {
@@ -117,9 +114,7 @@ func silenceOnce(t *testing.T, c *Cluster, out, in host.Link) (writes, reads, he
 			return fmt.Errorf("nobody leads: %+v", st.Members)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var mu sync.Mutex
@@ -176,9 +171,7 @@ func silenceOnce(t *testing.T, c *Cluster, out, in host.Link) (writes, reads, he
 	c.Switch.Heal()
 	began := time.Now()
 	for _, n := range c.Nodes() {
-		if err := n.AwaitReady(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.AwaitReady(t.Context(), time.Minute))
 	}
 	return gaps["write"], gaps["read"], time.Since(began)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore"
 )
 
@@ -26,16 +27,12 @@ func TestFirstElection(t *testing.T) {
 					c.close()
 					time.Sleep(time.Minute) // timers of what has ended
 				}()
-				if err := c.bootstrap(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, c.bootstrap())
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for c.leader() == nil {
-					if err := sleep(ctx, time.Millisecond); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, sleep(ctx, time.Millisecond))
 				}
 				if took := time.Since(began); took > within {
 					t.Errorf("the first leader of %d voters was there after %v", voters, took)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
 )
@@ -36,9 +37,7 @@ func silenceRun(t *testing.T, voters int, test func(t *testing.T, c *cluster)) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := c.form(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.form(ctx))
 		time.Sleep(5 * time.Second) // all have heard the leader
 		test(t, c)
 	})

@@ -16,6 +16,7 @@ import (
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -49,25 +50,19 @@ func open(t *testing.T, c Config) *Log {
 	t.Helper()
 	dir := t.TempDir()
 	c.PolicyFile = filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(c.PolicyFile, []byte(testPolicy), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(c.PolicyFile, []byte(testPolicy), 0o600))
 	if c.Path == "" {
 		c.Path = filepath.Join(dir, "audit.log")
 	}
 	l, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
 func events(t *testing.T, file string) []auditv1.Event {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out []auditv1.Event
 	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
 		var e auditv1.Event
@@ -107,9 +102,7 @@ func TestLevelsAndStages(t *testing.T) {
 	other.Refused(&metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Status: "Failure", Reason: "Forbidden", Code: 403})
 	other.Completed(403)
 	l.Begin(r, "id-5", time.Now(), &Attributes{Verb: "get", Path: "/x"}).Panicked(errors.New("boom"))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	other.Completed(200) // after Close: lost, and no panic
 	got := events(t, file)
 	var lines []string
@@ -161,9 +154,7 @@ func hungWriter(t *testing.T) {
 		t.Errorf("%+v", seen.lost)
 	}
 	close(release)
-	if err := q.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, q.close())
 	if w.n != 100 {
 		t.Errorf("%d bytes were written, want 100", w.n)
 	}
@@ -185,17 +176,13 @@ func (h *hung) Close() error { return nil }
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	w, err := openFile(filepath.Join(dir, "audit.log"), 100, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 20 {
 		if _, err := w.Write(append(bytes.Repeat([]byte("x"), 39), '\n')); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 3 {
 		t.Fatalf("%v %v, want the log and two backups", files, err)
@@ -217,9 +204,7 @@ func TestPolicyErrors(t *testing.T) {
 		"no yaml":  "\t",
 	} {
 		file := filepath.Join(dir, "policy.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := Open(Config{PolicyFile: file, Path: filepath.Join(dir, "log")}); err == nil {
 			t.Errorf("%s: no error", name)
 		}

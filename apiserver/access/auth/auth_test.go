@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -55,13 +56,9 @@ func (a *authority) roots() *x509.CertPool { return a.pool }
 func (a *authority) sign(t testing.TB, template *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -147,9 +144,7 @@ func TestAuthenticate(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if u.Name != c.user || !slices.Equal(u.Groups, c.groups) {
 				t.Errorf("%s %q, want %s %q", u.Name, u.Groups, c.user, c.groups)
 			}
@@ -262,9 +257,7 @@ func TestBoundCertificates(t *testing.T) {
 		return with(func(c *x509.Certificate) {
 			// The shortest names there are: URIs of no letter.
 			value, err := asn1.Marshal(asn1.RawValue{Class: asn1.ClassUniversal, Tag: asn1.TagSequence, IsCompound: true, Bytes: bytes.Repeat([]byte{0x86, 0}, n)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: value}}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestForward: what is left of a client's headers.
@@ -37,9 +39,7 @@ func TestBackward(t *testing.T) {
 			"Audit-Id": {"1"}, "X-Quorate-Node": {"2"}, "X-Kubernetes-Pf-Flowschema-Uid": {"3"}, "X-Kubernetes-Pf-Prioritylevel-Uid": {"4"}, "Content-Type": {"5"}, "X-Theirs": {"6"},
 		}})
 		text, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if code >= 200 && code <= 999 {
 			if want := (http.Header{"Content-Type": {"5"}, "X-Theirs": {"6"}}); res.StatusCode != code || body.closed || string(text) != "theirs" || !reflect.DeepEqual(res.Header, want) {
 				t.Errorf("%d: %d %v %q, want headers %v", code, res.StatusCode, res.Header, text, want)

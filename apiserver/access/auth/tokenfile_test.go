@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestReadTokensFrom: a device is not read without end.
@@ -32,9 +34,7 @@ func TestReadTokens(t *testing.T) {
 		{"an open quote", "a,anna,1,\"g\n", nil},
 	} {
 		path := filepath.Join(t.TempDir(), "tokens.csv")
-		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(x.text), 0o600))
 		tokens, err := ReadTokens(path)
 		if (err == nil) != (x.users != nil) {
 			t.Errorf("%s: %v", x.name, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	v1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
@@ -33,9 +34,7 @@ func TestBootstrap(t *testing.T) {
 	var b strings.Builder
 	line := func(kind, name string, spec any) {
 		raw, err := json.Marshal(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprintln(&b, kind, name, string(raw))
 	}
 	schemas, levels := cluster()
@@ -46,14 +45,10 @@ func TestBootstrap(t *testing.T) {
 		line("FlowSchema", f.Name, f.Spec)
 	}
 	if *update {
-		if err := os.WriteFile("testdata/bootstrap.txt", []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("testdata/bootstrap.txt", []byte(b.String()), 0o600))
 	}
 	want, err := os.ReadFile("testdata/bootstrap.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d := cmp.Diff(string(want), b.String()); d != "" {
 		t.Errorf("-recorded +linked: %s", d)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/quorate/quorate/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -18,13 +19,9 @@ var update = flag.Bool("update", false, "rewrite testdata")
 func gather(t testing.TB, c *Controller) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(c); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, registry.Register(c))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return families
 }
 
@@ -69,14 +66,10 @@ func TestContract(t *testing.T) {
 	<-done
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile("testdata/contract.txt", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("testdata/contract.txt", []byte(got), 0o644))
 	}
 	want, err := os.ReadFile("testdata/contract.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got != string(want) {
 		t.Errorf("the families differ from testdata/contract.txt (run with -update and read the difference):\n%s", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/view"
@@ -75,9 +76,7 @@ func TestUnchangedPodsAreNotReadAgain(t *testing.T) {
 		t.Helper()
 		raw, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}, Spec: corev1.PodSpec{
 			NodeName: "a", Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n++
 		if _, err := store.Propose(t.Context(), &proto.Write{
 			Table: kinds.BuiltinTable(pods), Key: "x/" + name, Op: proto.Op_OP_PUT, Value: raw, Uid: name, RequestId: fmt.Appendf(nil, "%0*d", proto.RequestIDSize, n),

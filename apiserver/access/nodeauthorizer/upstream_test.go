@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/nodeauthorizer"
 	"github.com/quorate/quorate/apiserver/access/rbac"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/view"
@@ -62,9 +63,7 @@ func (b *both) write(resource, key string, obj any, node string) {
 	w := &proto.Write{Table: kinds.BuiltinTable(gr), Key: key, Op: proto.Op_OP_DELETE, RequestId: fmt.Appendf(nil, "%0*d", proto.RequestIDSize, b.n)}
 	if obj != nil {
 		raw, err := json.Marshal(obj)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must.OK(b.t, err)
 		w.Op, w.Value, w.Uid = proto.Op_OP_PUT, raw, "uid-"+key
 		if node != "" {
 			w.Fields = []*proto.Attribute{{Name: "spec.nodeName", Value: node}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,9 +53,7 @@ func TestAggregate(t *testing.T) {
 		t.Helper()
 		r.Name = name
 		b, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		a.put("clusterroles", name, string(b[1:len(b)-1]))
 	}
 	collects := func(s metav1.LabelSelector) *rbacv1.AggregationRule {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
@@ -340,9 +341,7 @@ func TestCoversNothingWithoutVerdict(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			whole := &endsLater{Context: context.Background(), after: 1 << 30}
 			want, err := covers(whole, row.own, row.others)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if whole.looks == 0 {
 				t.Fatal("the context was not looked at")
 			}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,14 +100,10 @@ func TestEnsure(t *testing.T) {
 	conflict := apierrors.NewConflict(resource("clusterroles").GroupResource(), "one", errors.New("changed"))
 	// change changes an object before the policy is ensured for the second time.
 	change := func(a *api, at string, obj any, f func()) {
-		if err := json.Unmarshal(a.objects[at], obj); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(a.objects[at], obj))
 		f()
 		b, err := json.Marshal(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		a.objects[at] = b
 	}
 	for _, row := range []struct {
@@ -159,9 +156,7 @@ func TestEnsure(t *testing.T) {
 			policy := parsePolicy(t, smallPolicy)
 			a := newAPI(t)
 			if row.change != nil {
-				if err := Ensure(t.Context(), a, policy, slog.New(slog.DiscardHandler)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, Ensure(t.Context(), a, policy, slog.New(slog.DiscardHandler)))
 				row.change(a)
 				a.wrote = nil
 			} else if a.z.Ensured() {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -44,9 +45,7 @@ func indexOf(p *Policy) *Index {
 // TestDecisions runs testdata/decisions.txt.
 func TestDecisions(t *testing.T) {
 	text, err := os.ReadFile("testdata/decisions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stories := strings.Split(string(text), "\n--- ")[1:]
 	if len(stories) < 10 {
 		t.Fatalf("%d stories", len(stories))
@@ -116,14 +115,10 @@ func question(words []string) auth.Attributes {
 func TestBootstrap(t *testing.T) {
 	got := policyText(t, Bootstrap())
 	if *update {
-		if err := os.WriteFile("testdata/bootstrap.txt", []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("testdata/bootstrap.txt", []byte(got), 0o600))
 	}
 	want, err := os.ReadFile("testdata/bootstrap.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("-recorded +linked: %s", d)
 	}
@@ -209,9 +204,7 @@ func bound(kind, role, user string) string {
 func (s *stored) may(user, namespace string) bool {
 	a := auth.Attributes{User: &auth.User{Name: user}, Verb: "get", Resource: "pods", Namespace: namespace, ResourceRequest: true}
 	d, _, err := s.z.Authorize(context.Background(), a)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return d == auth.Allow
 }
 
@@ -276,9 +269,7 @@ func TestFollowsAfterCompaction(t *testing.T) {
 	}
 	s.write(proto.Op_OP_DELETE, "clusterrolebindings", "b", "")
 	s.put("clusterrolebindings", "b2", bound("ClusterRole", "c", "v"))
-	if err := s.mem.Compact(context.Background(), s.mem.State().Applied()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.mem.Compact(context.Background(), s.mem.State().Applied()))
 	if s.may("u", "") || !s.may("v", "") {
 		t.Error("the changes before the floor were missed")
 	}

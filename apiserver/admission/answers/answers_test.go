@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/decoded"
+	"github.com/quorate/quorate/internal/must"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -244,13 +245,9 @@ func TestAlone(t *testing.T) {
 	client := http.Client{Transport: NewLimits().Transport(s.Client().Transport)}
 	for range 20 {
 		r, err := http.NewRequestWithContext(Alone(t.Context()), http.MethodPost, s.URL, strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := io.ReadAll(w.Body)
 		w.Body.Close()
 		if err != nil || string(got) != "mine" {

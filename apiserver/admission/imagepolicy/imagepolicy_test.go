@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
@@ -80,13 +81,9 @@ func start(t *testing.T, b *backend, settings string) (*plugin, *clock) {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{clusters: [{name: a, cluster: {server: "%s/x", certificate-authority-data: %s}}], users: [{name: a, user: {token: secret}}], contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}`, s.URL, ca)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	p, err := newPlugin(strings.NewReader("imagePolicy: {retryBackoff: 1, kubeConfigFile: "+path+settings+"}"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &clock{time.Unix(1e9, 0)}
 	p.kept = cache.NewLRUExpireCacheWithClock(maxKept, c)
 	return p, c
@@ -168,9 +165,7 @@ func TestKeptIsSmall(t *testing.T) {
 	}
 	before := heap()
 	for i := range images {
-		if err := p.Validate(t.Context(), pod(fmt.Sprint(i)+strings.Repeat("x", 1<<20))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Validate(t.Context(), pod(fmt.Sprint(i)+strings.Repeat("x", 1<<20))))
 	}
 	if grown := heap() - before; grown > images<<20/4 {
 		t.Errorf("%d MiB are held for %d answers", grown>>20, images)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,9 +45,7 @@ func TestDefaults(t *testing.T) {
 			pod := object(t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`)
 			sent, before := pod["spec"], text(t, pod["spec"])
 			a := attributes(pod)
-			if err := e.plugin.Admit(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.plugin.Admit(t.Context(), a))
 			if got := text(t, a.Object); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
@@ -67,9 +66,7 @@ func TestTwoRanges(t *testing.T) {
 	e.add("a", `{"type":"Container","default":{"cpu":"1"}}`)
 	e.add("b", `{"type":"Container","default":{"cpu":"2","memory":"2"}}`)
 	a := attributes(object(t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
-	if err := e.plugin.Admit(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.plugin.Admit(t.Context(), a))
 	const want = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: memory limit for container c"},"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1","memory":"2"}}}]}}`
 	if got := text(t, a.Object); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -148,9 +145,7 @@ func TestResize(t *testing.T) {
 	if !e.plugin.Handles(a) {
 		t.Error("a resize is not handled")
 	}
-	if err := e.plugin.Admit(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.plugin.Admit(t.Context(), a))
 	if got, want := text(t, a.Object), `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}}]}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -253,8 +248,6 @@ func object(t testing.TB, text string) (out tree.Object) {
 func text(t testing.TB, v any) string {
 	t.Helper()
 	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/noderestriction"
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,9 +80,7 @@ func TestAudiences(t *testing.T) {
 	} {
 		put(t, store, "pods", fmt.Sprint("ns/pod", i), "a", pod(c.volume))
 		var review map[string]any
-		if err := json.Unmarshal(fmt.Appendf(nil, `{"spec":{"audiences":%s,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"pod%d","uid":"uid-ns/pod%d"}}}`, c.audiences, i, i), &review); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(fmt.Appendf(nil, `{"spec":{"audiences":%s,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"pod%d","uid":"uid-ns/pod%d"}}}`, c.audiences, i, i), &review))
 		a := &admission.Attributes{Operation: admission.Create, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Subresource: "token", Namespace: "ns", Name: "account", User: kubelet, Object: review}
 		if !p.Handles(a) {
 			t.Fatal("the plugin is not asked")

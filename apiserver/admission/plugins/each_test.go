@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/admissiontest"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/view"
 	corev1 "k8s.io/api/core/v1"
@@ -249,9 +250,7 @@ func TestLongEventKeys(t *testing.T) {
 		}
 		a := write(admission.Create, "", "events", "Event")
 		a.Object = map[string]any{"involvedObject": map[string]any{"name": fmt.Sprint(i, long)}}
-		if err := p.Validate(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Validate(t.Context(), a))
 	}
 	before := m.HeapAlloc
 	runtime.GC()

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/view"
 )
 
@@ -20,9 +21,7 @@ import (
 func NewEnv(t testing.TB, store view.Store, authorizer auth.Authorizer, change func(*Config)) *env {
 	t.Helper()
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log := slog.New(slog.DiscardHandler)
 	c := Config{
 		Store: store, Authorizer: authorizer, Log: log, Suspensions: suspension.NewView(store, time.Now, log),
@@ -49,8 +48,6 @@ func (e *env) One(name, config string) (admission.Plugin, error) {
 func (e *env) Must(t testing.TB, name, config string) admission.Named {
 	t.Helper()
 	p, err := e.One(name, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return admission.Named{Name: name, Plugin: p}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -44,9 +45,7 @@ func TestTable(t *testing.T) {
 // TestDocs: the operator's table has the same names and defaults, in the same order.
 func TestDocs(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, section, ok := strings.Cut(string(raw), "\n### Admission\n")
 	if !ok {
 		t.Fatal("there is no section Admission")
@@ -94,9 +93,7 @@ func TestStories(t *testing.T) {
 	told := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for line := range strings.Lines(string(text)) {
 			names, ok := strings.CutPrefix(line, "@plugins ")
 			if !ok {
@@ -151,9 +148,7 @@ func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return filepath.Join(dir, "config.yaml")
 }
@@ -247,9 +242,7 @@ func TestNew(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, name := range strings.Fields(c.has) {
 				if !slices.Contains(l.Plugins, name) {
 					t.Errorf("%s is not in %q", name, l.Plugins)
@@ -277,9 +270,7 @@ func TestLoaded(t *testing.T) {
 		"disabled": {Disable: []string{"DefaultStorageClass"}},
 	} {
 		l, logged, err := loaded(t, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if other, same := hashes[l.Hash]; same || l.Hash == "" {
 			t.Errorf("%s and %s have the hash %q", name, other, l.Hash)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,17 +34,13 @@ func TestUnreadableRules(t *testing.T) {
 	write(&proto.Write{Table: "namespaces", Key: "default", Op: proto.Op_OP_PUT, Value: []byte(`{"metadata":{"name":"default"}}`)})
 	log := slog.New(slog.DiscardHandler)
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	chain, err := plugins.New(plugins.Config{
 		Kinds: func() *kinds.Registry { return registry },
 		Store: store, Authorizer: auth.Default(), Log: log, Suspensions: suspension.NewView(store, time.Now, log),
 		Confirm: func(context.Context) error { return nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const group = "admissionregistration.k8s.io"
 	ask := func(operation admission.Operation, kind schema.GroupVersionKind, resource string) error {
 		a := admission.Attributes{
@@ -78,9 +75,7 @@ func TestUnreadableRules(t *testing.T) {
 	} {
 		t.Run(row.resource, func(t *testing.T) {
 			table := row.resource + "." + group
-			if err := ask(admission.Create, configMap, "configmaps"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, ask(admission.Create, configMap, "configmaps"))
 			write(&proto.Write{Table: table, Key: "broken", Op: proto.Op_OP_PUT, Value: []byte(row.value)})
 			for operation, refused := range map[admission.Operation]bool{admission.Create: true, admission.Update: true, admission.Delete: row.deletes} {
 				err := ask(operation, configMap, "configmaps")
@@ -97,9 +92,7 @@ func TestUnreadableRules(t *testing.T) {
 			if row.suspendable {
 				s := &suspension.Suspension{Resource: row.resource, Name: "broken", Until: time.Now().Add(time.Hour)}
 				value, err := json.Marshal(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				write(&proto.Write{Table: suspension.Table(), Key: s.Key(), Op: proto.Op_OP_PUT, Value: value})
 				if err := ask(admission.Create, configMap, "configmaps"); err != nil {
 					t.Errorf("suspended: %v", err)

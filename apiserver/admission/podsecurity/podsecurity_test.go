@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/podsecurity"
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -112,9 +113,7 @@ func TestNamespaces(t *testing.T) {
 	e.write("pods", "other/p", `{"metadata":{"name":"p"},"spec":`+host+`}`, nil)
 	labelled := func(labels string) string {
 		text, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "n", "labels": labelsOf(labels)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(text)
 	}
 	a, _ := e.attributes("namespaces", "", "n", labelled("enforce=strict"))
@@ -159,9 +158,7 @@ func TestMetrics(t *testing.T) {
 		_ = e.plugin.Validate(t.Context(), a) // it is counted, whatever comes of it
 	}
 	families, err := e.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // withPolicies is the plugin over a store with n policies, of which the first some are about
@@ -25,9 +26,7 @@ func withPolicies(t testing.TB, n, matching int, spec string) *policies.Validati
 		c.Play(fmt.Sprintf(`create validatingadmissionpolicybindings.admissionregistration.k8s.io / {"metadata":{"name":"p%d"},"spec":{"policyName":"p%d","validationActions":["Deny"],"paramRef":{"selector":{"matchLabels":{"param":"yes"}},"parameterNotFoundAction":"Deny"}}}`, i, i))
 	}
 	p, err := policies.NewValidating(config(t, c.Memory, auth.Default()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -106,13 +105,9 @@ func TestParameters(t *testing.T) {
 	c.Play(`create validatingadmissionpolicies.admissionregistration.k8s.io / {"metadata":{"name":"p"},"spec":{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[{"expression":"size(object.data) <= int(params.data.max)"}]}}`)
 	c.Play(`create validatingadmissionpolicybindings.admissionregistration.k8s.io / {"metadata":{"name":"p"},"spec":{"policyName":"p","validationActions":["Deny"],"paramRef":{"selector":{"matchLabels":{"param":"yes"}},"parameterNotFoundAction":"Deny"}}}`)
 	p, err := policies.NewValidating(config(t, c.Memory, auth.Default()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := configMap()
-	if err := p.Validate(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Validate(t.Context(), a))
 	if _, ranges := a.Decided(); fmt.Sprint(ranges) != "[{configmaps default/ }]" {
 		t.Errorf("it has read %v", ranges)
 	}

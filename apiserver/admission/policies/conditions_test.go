@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/internal/must"
 	v1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +58,7 @@ func conditionsOfBoth(t *testing.T, vars cel.OptionalVariableDeclarations) (ours
 	t.Helper()
 	make := func() (*cel.CompositedCompiler, []cel.ExpressionAccessor) {
 		c, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		c.CompileAndStoreVariables(variables([]v1.Variable{
 			{Name: "one", Expression: "1"}, {Name: "two", Expression: "variables.one + 1"}, {Name: "wrong", Expression: "object.absent"},
 			{Name: "uncompiled", Expression: "nothing"}, {Name: "many", Expression: "[1,2,3,4,5,6,7,8,9,10].map(i, i * 2)"},

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/view"
 )
@@ -25,13 +26,9 @@ func options(t testing.TB) objectstest.Options {
 	return objectstest.Options{Admission: func(s view.Store, authorizer auth.Authorizer) []admission.Named {
 		cfg := config(t, s, authorizer)
 		m, err := policies.NewMutating(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		v, err := policies.NewValidating(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return []admission.Named{{Name: "MutatingAdmissionPolicy", Plugin: m}, {Name: "ValidatingAdmissionPolicy", Plugin: v}}
 	}}
 }
@@ -40,9 +37,7 @@ func options(t testing.TB) objectstest.Options {
 func config(t testing.TB, s view.Store, authorizer auth.Authorizer) policies.Config {
 	t.Helper()
 	builtin, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log := slog.New(slog.DiscardHandler)
 	convert := func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 		if v := crd.Of(to); v != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/objects/builtin"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -57,12 +58,8 @@ func TestStatic(t *testing.T) {
 		t.Helper()
 		// A rename, so that a reader never sees half a file.
 		tmp := filepath.Join(t.TempDir(), "p")
-		if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(tmp, filepath.Join(dir, "p.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(tmp, []byte(text), 0o600))
+		must.OK(t, os.Rename(tmp, filepath.Join(dir, "p.yaml")))
 	}
 	for _, c := range []struct{ name, text, dir, want string }{
 		{"another name", strings.ReplaceAll(policyInFile, ".static.k8s.io", ""), dir, `must have a name ending with ".static.k8s.io"`},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,9 +71,7 @@ func TestRefusalOfTheLog(t *testing.T) {
 				create("namespaces", "", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}`),
 				create("resourcequotas", "n", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q"},"spec":{"hard":`+c.quota+`}}`),
 			} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 			}
 			err := create("pods", "n", pod)
 			if !apierrors.IsForbidden(err) || err.Error() != c.want {

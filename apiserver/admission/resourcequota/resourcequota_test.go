@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/resourcequota"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/view"
@@ -20,9 +21,7 @@ import (
 func options(t *testing.T, config string) objectstest.Options {
 	return objectstest.Options{Admission: func(s view.Store, _ auth.Authorizer) []admission.Named {
 		p, err := resourcequota.New(state.New(s), strings.NewReader(config), slog.Default())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return []admission.Named{{Name: "ResourceQuota", Plugin: p}}
 	}}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,9 +21,7 @@ func TestSameRule(t *testing.T) {
 	create := func(o *objects.Op, body string) *mvcc.Version {
 		t.Helper()
 		w, err := o.CreateSent("application/json", []byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return w.Version
 	}
 	create(op("namespaces", "", "", "create"), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}`)

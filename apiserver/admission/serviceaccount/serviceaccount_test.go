@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -187,9 +188,7 @@ func TestDefaultAccountIsAwaited(t *testing.T) {
 		e.add("default")
 	}()
 	a := e.create(object(t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`))
-	if err := e.plugin.Admit(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.plugin.Admit(t.Context(), a))
 	if tree.Lookup(a.Object, "spec.serviceAccountName") != "default" {
 		t.Errorf("the Pod is %s", text(t, a.Object))
 	}
@@ -296,9 +295,7 @@ func object(t testing.TB, text string) (out tree.Object) {
 func text(t testing.TB, v any) string {
 	t.Helper()
 	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }
 

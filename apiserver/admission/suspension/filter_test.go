@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +48,7 @@ func TestFilter(t *testing.T) {
 		t.Helper()
 		s := suspension.Suspension{Resource: resource, Name: name, Until: now.Add(d)}
 		value, err := json.Marshal(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := store.Propose(t.Context(), &proto.Write{Table: suspension.Table(), Key: s.Key(), Op: proto.Op_OP_PUT, Value: value}); err != nil {
 			t.Fatal(err)
 		}

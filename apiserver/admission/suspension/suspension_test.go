@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,9 +57,7 @@ func TestObjectOfSuspension(t *testing.T) {
 		`{"resource":"` + resource + `","name":"old","by":"a","until":"2026-11-22T13:00:00Z"}`,
 	} {
 		var s suspension.Suspension
-		if err := json.Unmarshal([]byte(value), &s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(value), &s))
 		if _, err := store.Propose(t.Context(), &proto.Write{Table: suspension.Table(), Key: s.Key(), Op: proto.Op_OP_PUT, Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
@@ -127,9 +126,7 @@ func TestView(t *testing.T) {
 	suspend := func(resource, name string, minutes int) {
 		s := suspension.Suspension{Resource: resource, Name: name, By: "alice", Since: began, Until: began.Add(time.Duration(minutes) * time.Minute)}
 		value, err := json.Marshal(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		put(s.Key(), value)
 	}
 	check := func(want string) {

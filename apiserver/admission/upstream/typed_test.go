@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -23,9 +24,7 @@ func TestFollow(t *testing.T) {
 	} {
 		v := decoded(t, c.v)
 		got, err := json.Marshal(follow(v, decoded(t, c.was), decoded(t, c.now)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, _ := json.Marshal(decoded(t, c.want))
 		if string(got) != string(want) {
 			t.Errorf("%s: %s, want %s", c.name, got, want)
@@ -39,8 +38,6 @@ func TestFollow(t *testing.T) {
 func decoded(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var out map[string]any
-	if err := utiljson.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, utiljson.Unmarshal([]byte(text), &out))
 	return out
 }

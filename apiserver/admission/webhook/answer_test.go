@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -14,9 +15,7 @@ import (
 // FuzzAllowed: what is read by hand is what upstream's codec reads.
 func FuzzAllowed(f *testing.F) {
 	scheme := runtime.NewScheme()
-	if err := admissionv1.AddToScheme(scheme); err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, admissionv1.AddToScheme(scheme))
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(v1)
 	for _, members := range []string{
 		"", `,"status":{"metadata":{},"code":200,"message":"m","reason":"r","status":"Success"}`,

@@ -7,15 +7,14 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	registration "k8s.io/api/admissionregistration/v1"
 )
 
 // TestIndex: which writes the rules of a webhook match, asked twice: the second time it is known.
 func TestIndex(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known := upstream.NewKinds(func() *kinds.Registry { return registry }, nil)
 	for _, c := range []struct {
 		rule  string // groups versions operations resources scope policy

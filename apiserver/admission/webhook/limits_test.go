@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
+	"github.com/quorate/quorate/internal/must"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
@@ -33,17 +34,13 @@ func TestHeadsAreBounded(t *testing.T) {
 			"without HTTPS": func() (*rest.Config, error) { return wrapped.ClientConfigFor("a:80") },
 		} {
 			c, err := of()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c.Host = "https://a"
 			if kind != "without HTTPS" {
 				c.TLSClientConfig = rest.TLSClientConfig{ServerName: "a"}
 			}
 			chain, err := rest.TransportFor(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for {
 				inner, ok := chain.(utilnet.RoundTripperWrapper)
 				if !ok {

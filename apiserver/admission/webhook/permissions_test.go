@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/webhook"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -26,9 +27,7 @@ func TestPermissions(t *testing.T) {
 		}
 	}()
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := state.New(store)
 	v, err := webhook.NewValidating(webhook.Config{
 		State: s, Kinds: upstream.NewKinds(func() *kinds.Registry { return registry }, nil), Namespaces: upstream.NewNamespaces(s, func(context.Context) error { return nil }),
@@ -36,9 +35,7 @@ func TestPermissions(t *testing.T) {
 		Resolve:    func(context.Context, string, string, int32) (string, error) { return "", nil },
 		Authorizer: auth.Default(), Log: slog.New(slog.DiscardHandler),
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct {
 		condition, ranges string
 		rules             admission.Rules

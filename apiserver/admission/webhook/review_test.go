@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,9 +44,7 @@ func TestReview(t *testing.T) {
 			const uid = "01234567-89ab-cdef-0123-456789abcdef"
 			var all reviews
 			r, err := all.of(schema.GroupVersion{Group: v1.Group, Version: version}, v, i)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var theirs any
 			if request := webhookrequest.CreateV1AdmissionReview(uid, v, i); version == "v1" {
 				request.APIVersion, request.Kind, theirs = v1.String(), "AdmissionReview", request
@@ -54,9 +53,7 @@ func TestReview(t *testing.T) {
 				request.APIVersion, request.Kind, theirs = v1beta1.String(), "AdmissionReview", request
 			}
 			want, err := json.Marshal(theirs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := r.with(uid); !reflect.DeepEqual(exact(t, got), exact(t, want)) {
 				t.Errorf("%s of %s:\n%s\nwant\n%s", operation, version, got, want)
 			}

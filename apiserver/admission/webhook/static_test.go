@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -84,9 +85,7 @@ func testStatic(t *testing.T, kind string, open func(webhook.Config, io.Reader) 
 		}
 	}()
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known := upstream.NewKinds(func() *kinds.Registry { return registry }, nil)
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -113,12 +112,8 @@ func testStatic(t *testing.T, kind string, open func(webhook.Config, io.Reader) 
 		t.Helper()
 		// A rename: what reads it reads all of it.
 		tmp := filepath.Join(t.TempDir(), "p")
-		if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(tmp, filepath.Join(dir, "p.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(tmp, []byte(text), 0o600))
+		must.OK(t, os.Rename(tmp, filepath.Join(dir, "p.yaml")))
 	}
 	url, ca := refusals(t)
 	text := strings.NewReplacer("KIND", kind, "URL", url, "CA", ca).Replace(hookInFile)
@@ -199,9 +194,7 @@ func testStatic(t *testing.T, kind string, open func(webhook.Config, io.Reader) 
 	check("nodes", "no", "")
 	write("what is this?")
 	check("nodes", "never", "/b")
-	if err := os.Remove(filepath.Join(dir, "p.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(dir, "p.yaml")))
 	await("a file that is gone counts", func() bool { by, _ := denied("nodes", "never"); return by == "" })
 	if len(listed()) != 0 {
 		t.Errorf("listed %+v", listed())

@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -44,38 +45,28 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &authority{cert, key}
 }
 
 func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -123,9 +114,7 @@ func newLookingEnv(t *testing.T, look time.Duration, handler http.HandlerFunc) *
 	t.Cleanup(backend.Close)
 	e.at = backend.Listener.Addr().String()
 	builtin, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mine := proxies.sign(t, "front-proxy-client", x509.ExtKeyUsageClientAuth)
 	e.of = aggregator.New(aggregator.Config{
 		Store: e.store, Builtin: builtin, Log: slog.New(slog.DiscardHandler),
@@ -183,9 +172,7 @@ func (e *env) put(group string, available bool, change func(*apiregistrationv1.A
 		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}
 	}
 	value, err := json.Marshal(&s)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	w := &proto.Write{Table: aggregator.Table, Key: s.Name, Op: proto.Op_OP_PUT, Value: value, RequestId: []byte(rand.Text())[:16]}
 	if _, err := e.store.Propose(e.t.Context(), w); err != nil {
 		e.t.Fatal(err)
@@ -196,22 +183,16 @@ func (e *env) put(group string, available bool, change func(*apiregistrationv1.A
 func (e *env) get(path string, headers ...string) (*http.Response, string) {
 	e.t.Helper()
 	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.front.URL+path, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(r)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	return res, string(body)
 }
 
@@ -252,9 +233,7 @@ func TestServe(t *testing.T) {
 func TestHostileAnswers(t *testing.T) {
 	e := newEnv(t, http.NotFound)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*e.ca.sign(t, "widgets.default.svc", x509.ExtKeyUsageServerAuth)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	head := make(chan string, 1)
 	go func() {
@@ -359,13 +338,9 @@ func TestUpgrade(t *testing.T) {
 	})
 	e.put("widgets.example.com", true, nil)
 	conn, err := net.Dial("tcp", e.front.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	fmt.Fprintf(conn, "GET %s/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, X-Remote-User, X-Remote-Group, X-Mine\r\nX-Mine: 1\r\nUpgrade: echo\r\nX-Remote-User: root\r\n\r\n", widgets)
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)
@@ -616,14 +591,10 @@ func TestOpenAPIV2(t *testing.T) {
 // TestDial: addresses that only this host reaches are not dialled.
 func TestDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"} {
 		conn, err := aggregator.Dial(t.Context(), "tcp", host+":"+port)
 		if err == nil {

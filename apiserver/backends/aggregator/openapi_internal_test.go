@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -33,9 +34,7 @@ func TestReadV2(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	var doc struct{ Paths, Definitions, Parameters map[string]any }
-	if err := json.Unmarshal(got[widgetsV1[0]].JSON, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(got[widgetsV1[0]].JSON, &doc))
 	if len(doc.Paths) != 1 || doc.Paths["/apis/widgets.example.com/v1/widgets"] == nil || len(doc.Definitions) != 1 || doc.Definitions["Widget"] == nil || len(doc.Parameters) != 1 || doc.Parameters["p"] == nil {
 		t.Errorf("%s", got[widgetsV1[0]].JSON)
 	}

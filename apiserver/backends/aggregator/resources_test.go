@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -33,14 +34,10 @@ func TestEndlessEvent(t *testing.T) {
 	})
 	e.put("widgets.example.com", true, nil)
 	client, err := e.of.Metadata(&auth.User{Name: "u"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	widgets := apischema.GroupVersionResource{Group: "widgets.example.com", Version: "v1", Resource: "widgets"}
 	w, err := client.Resource(widgets).Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for event := range w.ResultChan() {
 		t.Errorf("an event: %s", event.Type)
 	}

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 	"google.golang.org/grpc"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -37,9 +38,7 @@ func named(addresses map[string]string) *standins.Proxy {
 // talk sends a line to what was dialled, and wants it back.
 func talk(t *testing.T, conn net.Conn, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	if conn.LocalAddr() == nil || conn.RemoteAddr() == nil {
 		t.Error("the connection has no addresses")
@@ -70,9 +69,7 @@ func newAuthority(t *testing.T, dir, name string) *authority {
 func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	x := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: ca, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{name},
@@ -83,9 +80,7 @@ func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) 
 		parent, signer = a.cert, a.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, x, parent, &own.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if ca {
 		a.key = own
 		if a.cert, err = x509.ParseCertificate(der); err != nil {
@@ -93,14 +88,10 @@ func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) 
 		}
 	}
 	raw, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -109,9 +100,7 @@ func (a *authority) sign(t *testing.T, name string, ca bool) (cert, key string) 
 func config(t *testing.T, dir, selections string) string {
 	t.Helper()
 	file := filepath.Join(dir, "egress.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"+selections), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"+selections), 0o600))
 	return file
 }
 
@@ -120,9 +109,7 @@ func connectTLS(t *testing.T, a *authority, p http.Handler) string {
 	t.Helper()
 	cert, key := a.sign(t, "proxy.example", false)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	s := httptest.NewUnstartedServer(p)
@@ -150,9 +137,7 @@ func TestConnectOverTLS(t *testing.T) {
 	at := connectTLS(t, ca, p)
 	cert, key := ca.sign(t, "apiserver", false)
 	d, err := New(Config{File: config(t, dir, fmt.Sprintf(tlsSelection, at, ca.file, cert, key, ""))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !d.Configured(Cluster) || d.Configured(ControlPlane) {
 		t.Error("the file says how the cluster is dialled, and nothing of the control plane")
 	}
@@ -186,9 +171,7 @@ func TestConnectOverTLS(t *testing.T) {
 
 	// A proxy that is not who it should be.
 	d, err = New(Config{File: config(t, dir, fmt.Sprintf(tlsSelection, at, ca.file, cert, key, `, tlsServerName: elsewhere.example`))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := d.Dial(Cluster)(t.Context(), "tcp", "webhook.cluster.example:443"); err == nil || !strings.Contains(err.Error(), "elsewhere.example") {
 		t.Errorf("a proxy with another name: %v", err)
 	}
@@ -198,9 +181,7 @@ func TestConnectOverTLS(t *testing.T) {
 func dials(t *testing.T, protocol, transport string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range families {
 		if f.GetName() != "apiserver_egress_dialer_dial_start_total" {
 			continue
@@ -218,9 +199,7 @@ func TestConnectOverSocket(t *testing.T) {
 	p := named(map[string]string{"10.0.0.7:10250": standins.Echo(t)})
 	path := p.Serve(t)
 	d, err := New(Config{File: config(t, t.TempDir(), "- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: "+path+"}}}\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn, err := d.Dial(Cluster)(t.Context(), "tcp", "10.0.0.7:10250")
 	talk(t, conn, err)
 	for _, bad := range []string{"10.0.0.7", "a b:443", "a\r\nX-Evil: 1:443", "a:443\r\n\r\nGET / HTTP/1.1"} {
@@ -349,9 +328,7 @@ func TestKonnectivity(t *testing.T) {
 		return l.Addr().String()
 	}
 	d, err := New(Config{File: config(t, t.TempDir(), "- name: cluster\n  connection: {proxyProtocol: GRPC, transport: {uds: {udsName: "+start(k)+"}}}\n")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn, err := d.Dial(Cluster)(t.Context(), "tcp", "10.0.0.7:10250")
 	talk(t, conn, err)
 	if _, err := d.Dial(Cluster)(t.Context(), "tcp", "10.0.0.8:10250"); err == nil {
@@ -404,9 +381,7 @@ func TestMistakes(t *testing.T) {
 	}
 	for _, text := range []string{"", "hi", "- a\n- b\n", "apiVersion: v1\nkind: ConfigMap\n", "egressSelections: []\n"} {
 		file := filepath.Join(dir, "other.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		if err := Check(file); err == nil || err.Error() != file+": must be an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1" {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -424,9 +399,7 @@ func TestDefaults(t *testing.T) {
 	at := standins.Echo(t)
 	own := errors.New("the server's own way")
 	d, err := New(Config{Cluster: func(context.Context, string, string) (net.Conn, error) { return nil, own }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := d.Dial(Cluster)(t.Context(), "tcp", at); !errors.Is(err, own) {
 		t.Error(err)
 	}
@@ -434,9 +407,7 @@ func TestDefaults(t *testing.T) {
 	talk(t, conn, err)
 	// A file that says Direct means it.
 	d, err = New(Config{File: config(t, t.TempDir(), "- {name: cluster, connection: {proxyProtocol: Direct}}\n"), Cluster: d.Dial(Cluster)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conn, err = d.Dial(Cluster)(t.Context(), "tcp", at)
 	talk(t, conn, err)
 }

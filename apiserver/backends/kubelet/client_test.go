@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/backends/egress"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,18 +47,14 @@ func TestTunneledNodes(t *testing.T) {
 				DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(number)}},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return k
 	}
 	for _, name := range []string{"honest", "liar", "honest", "liar", "liar", "honest"} {
 		l := c.At(kubelet(name), nil, "x")
 		for what, l := range map[string]Location{"verified": l, "unverified": c.Unverified(l)} {
 			body, err := c.Get(t.Context(), l, schema.GroupResource{}, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			text, _ := io.ReadAll(body)
 			_ = body.Close()
 			if string(text) != name {
@@ -66,9 +63,7 @@ func TestTunneledNodes(t *testing.T) {
 		}
 		to, over := c.upgrading(l)
 		conn, err := over.DialContext(t.Context(), "tcp", to.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if conn.RemoteAddr().String() != at[name] {
 			t.Errorf("%s: an upgrade goes to %s", name, conn.RemoteAddr())
 		}
@@ -122,9 +117,7 @@ func TestEndlessRefusal(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	at, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := Location{URL: at, way: way{kept: new(http.Transport)}}
 	if _, err := new(Client).Get(t.Context(), l, schema.GroupResource{}, "x"); err == nil || endless.Taken() > 32<<20 || len(err.Error()) > maxErrorText+1000 {
 		t.Errorf("%d bytes were taken: %.200v", endless.Taken(), err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/util/proxy"
 )
 
@@ -21,13 +22,9 @@ func asUpstream(t *testing.T, at *url.URL, host, prefix, body string) string {
 		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 	})}
 	res, err := by.RoundTrip(&http.Request{URL: at, Host: host, Header: http.Header{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -62,9 +59,7 @@ func TestPages(t *testing.T) {
 	}))
 	defer pod.Close()
 	at, err := url.Parse(pod.URL + "/logs/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const prefix, host = "/api/v1/nodes/n/proxy", "front:6443"
 	by := rewriting(&http.Transport{DisableCompression: true}, prefix+at.Path, at.Path)
 	for _, page := range []struct {
@@ -92,9 +87,7 @@ func TestPages(t *testing.T) {
 		for _, encoding = range []string{"", "gzip", "deflate"} {
 			body = page.body
 			res, err := by.RoundTrip(&http.Request{Method: "GET", URL: at, Host: host, Header: http.Header{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got, err := io.ReadAll(res.Body)
 			if err != nil || string(got) != want || res.Header.Get("Content-Encoding") != "" {
 				t.Errorf("%q in %q: %.200q %v, want %.200q", encoding, page.body[:min(100, len(page.body))], got, err, want)
@@ -140,9 +133,7 @@ func TestEndlessPages(t *testing.T) {
 	if _, err := io.CopyN(z, &endlessPage{piece: "x"}, 16<<20); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 	res := &http.Response{StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(&small)}
 	(&answers{}).rewrite(&http.Request{URL: &url.URL{Host: "pod"}}, res)
 	if n, err := io.Copy(io.Discard, res.Body); n != 16<<20 || err != nil || res.Body.(*page).out.Cap() > 4*maxToken {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	v2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,23 +85,15 @@ func TestDocuments(t *testing.T) {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
 			var tree any
-			if err := json.Unmarshal(w.Body.Bytes(), &tree); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(w.Body.Bytes(), &tree))
 			got, err := json.MarshalIndent(tree, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			file := filepath.Join("testdata", c.name+".json")
 			if *update {
-				if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, append(got, '\n'), 0o644))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if string(got)+"\n" != string(want) {
 				t.Errorf("differs from %s:\n%s", file, got)
 			}
@@ -178,17 +171,13 @@ func TestChangeOfRegistry(t *testing.T) {
 func TestProtobuf(t *testing.T) {
 	h := handlerOf(small())
 	scheme := runtime.NewScheme()
-	if err := v2.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, v2.AddToScheme(scheme))
 	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
 	scheme.AddKnownTypes(metav1.Unversioned, &metav1.APIResourceList{}, &metav1.APIGroupList{})
 	s := protobuf.NewSerializer(scheme, scheme)
 	w := get(h, "/apis", "Accept", "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 	obj, _, err := s.Decode(w.Body.Bytes(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if list := obj.(*v2.APIGroupDiscoveryList); list.Items[0].Name != "apps" {
 		t.Errorf("first group %q", list.Items[0].Name)
 	}
@@ -214,9 +203,7 @@ func TestPrettyForPeople(t *testing.T) {
 // The built-in resources as client-go sees them.
 func TestClientGo(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, legacy := range map[string]bool{"aggregated": false, "legacy": true} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(handlerOf(registry))
@@ -225,9 +212,7 @@ func TestClientGo(t *testing.T) {
 			plain.UseLegacyDiscovery = legacy
 			c := memory.NewMemCacheClient(plain)
 			_, lists, err := c.ServerGroupsAndResources()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			count := 0
 			for _, l := range lists {
 				for _, r := range l.APIResources {
@@ -257,9 +242,7 @@ func TestClientGo(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "..", "..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := regexp.MustCompile(`k8s\.io/api (v0\.(\d+)\.(\S+))`).FindStringSubmatch(string(mod))
 	if m == nil || m[1] != fallbackAPI {
 		t.Fatalf("go.mod has k8s.io/api %v, fallbackAPI is %s", m, fallbackAPI)
@@ -275,9 +258,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("client-go reads %+v (%v)", got, err)
 	}
 	res, err := http.Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer res.Body.Close()
 	if body, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(body), "{\n  \"major\": \"1\",") {
 		t.Errorf("%s %v", body, err)
@@ -310,9 +291,7 @@ func TestGroupOrder(t *testing.T) {
 		"discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "resource.k8s.io",
 		"storagemigration.k8s.io"}
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := -1
 	for _, g := range groupsOf(registry, nil) {
 		if g.name == "" || g.name == "quorate.io" { // upstream has no group of ours: it is the last

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/internal/must"
 	v2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,9 +19,7 @@ import (
 // testdata/differences.txt.
 func TestUpstream(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := handlerOf(registry)
 	hashes := map[string]string{}
 	var lines []string

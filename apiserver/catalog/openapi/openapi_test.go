@@ -16,6 +16,7 @@ import (
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
@@ -29,9 +30,7 @@ import (
 func builtin(t testing.TB) *kinds.Registry {
 	t.Helper()
 	r, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(r.All()) == 0 {
 		t.Fatal("no built-in resources")
 	}
@@ -58,9 +57,7 @@ func serveBuiltin(t testing.TB) *httptest.Server {
 func get(t testing.TB, url, accept string, header ...string) (*http.Response, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Accept", accept)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -68,14 +65,10 @@ func get(t testing.TB, url, accept string, header ...string) (*http.Response, []
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	res, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return res, body
 }
 
@@ -130,9 +123,7 @@ func TestEveryDocumentResolvesAndEncodes(t *testing.T) {
 		for path, item := range d.Paths {
 			for method, raw := range item {
 				var o struct{ OperationID string }
-				if err := json.Unmarshal(raw, &o); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, json.Unmarshal(raw, &o))
 				if before, twice := ids[o.OperationID]; twice || o.OperationID == "" {
 					t.Errorf("operation id %q: %s %s and %s", o.OperationID, method, path, before)
 				}
@@ -176,9 +167,7 @@ func TestOperations(t *testing.T) {
 	} {
 		_, body := get(t, s.URL+"/openapi/v3/"+c.doc, "application/json")
 		var d v3doc
-		if err := json.Unmarshal(body, &d); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(body, &d))
 		var o struct {
 			OperationID string
 			Tags        []string
@@ -191,9 +180,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s %s is missing", c.method, c.path)
 			continue
 		}
-		if err := json.Unmarshal(raw, &o); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(raw, &o))
 		gvk := fmt.Sprintf("%s/%s/%s", o.GVK.Group, o.GVK.Version, o.GVK.Kind)
 		if o.OperationID != c.id || o.Action != c.action || gvk != c.gvk || !slices.Equal(o.Tags, []string{c.tag}) {
 			t.Errorf("%s %s: %s %s %s %s", c.method, c.path, o.OperationID, o.Action, gvk, o.Tags)
@@ -259,18 +246,14 @@ func TestV2(t *testing.T) {
 		SecurityDefinitions map[string]any
 		Paths               map[string]map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(body, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(body, &d))
 	checkRefs(t, "v2", body, refV2, d.Definitions)
 	if strings.Contains(string(body), `"oneOf":[`) || d.SecurityDefinitions["BearerToken"] == nil {
 		t.Error("not in the form of version 2")
 	}
 	c := discovery.NewDiscoveryClientForConfigOrDie(&rest.Config{Host: s.URL})
 	doc, err := c.OpenAPISchema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"}} {
 		if !supportsV2(doc, gvk, "fieldValidation") {
 			t.Errorf("%s: PATCH does not offer fieldValidation in v2", gvk)
@@ -358,9 +341,7 @@ func TestKindsAreNamed(t *testing.T) {
 		if _, ok := docs[doc]; !ok {
 			_, body := get(t, s.URL+"/openapi/v3/"+doc, "application/json")
 			var d v3doc
-			if err := json.Unmarshal(body, &d); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(body, &d))
 			docs[doc] = d
 		}
 		var x struct {

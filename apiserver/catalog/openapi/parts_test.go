@@ -9,6 +9,7 @@ import (
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"google.golang.org/protobuf/proto"
 	openapispec "k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -55,13 +56,9 @@ func TestParts(t *testing.T) {
 	root := func() map[string]any {
 		t.Helper()
 		data, err := h.documents().root.json.plain()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var out struct{ Paths map[string]any }
-		if err := json.Unmarshal(data, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(data, &out))
 		return out.Paths
 	}
 	before := root()
@@ -73,17 +70,11 @@ func TestParts(t *testing.T) {
 		asked.Store(0)
 		v2 := h.documents().v2
 		text, err := v2.json.plain()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := v2.protobuf.plain()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		wanted, err := openapi_v2.ParseDocument(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var doc openapi_v2.Document
 		if err := proto.Unmarshal(got, &doc); err != nil || !proto.Equal(&doc, wanted) {
 			t.Errorf("protobuf (%v) and JSON differ", err)

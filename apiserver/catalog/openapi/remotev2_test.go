@@ -15,6 +15,7 @@ import (
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"github.com/quorate/quorate/apiserver/backends/aggregator"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeproto "k8s.io/kube-openapi/pkg/util/proto"
@@ -75,9 +76,7 @@ func TestV2OfOthers(t *testing.T) {
 		res, body := get(t, s.URL+"/openapi/v2", "application/json", headers...)
 		var m merged
 		if res.StatusCode == 200 {
-			if err := json.Unmarshal(body, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(body, &m))
 		}
 		return res, m, body
 	}
@@ -88,9 +87,7 @@ func TestV2OfOthers(t *testing.T) {
 
 	// A definition without kinds that says them: the library would write to a map that is nil.
 	same := map[string]any{}
-	if err := json.Unmarshal(own.Definitions[portModel], &same); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(own.Definitions[portModel], &same))
 	same[gvkX] = []any{map[string]any{"group": "x", "version": "v1", "kind": "ContainerPort"}}
 	theirs := map[string]any{"type": "object", "description": "of another server"}
 	others := []aggregator.Version{
@@ -127,9 +124,7 @@ func TestV2OfOthers(t *testing.T) {
 		t.Error("a version of custom resources does not give way to an APIService")
 	}
 	wanted, err := openapi_v2.ParseDocument(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := kubeproto.NewOpenAPIData(wanted); err != nil {
 		t.Errorf("kubectl cannot read it: %v", err)
 	}

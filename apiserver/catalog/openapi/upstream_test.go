@@ -12,15 +12,14 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // What OpenAPI v3 says of models and operations is what upstream publishes, but
 // for the files of differences.
 func TestUpstream(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := New(func() *kinds.Registry { return registry }, "v1.36.3")
 	var root struct{ Paths map[string]any }
 	read(t, h, "/openapi/v3", &root)

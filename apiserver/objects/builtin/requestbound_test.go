@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // requestOf is a request for a certificate with an RSA key of a length, and a signature that is not of it.
@@ -17,18 +19,14 @@ func requestOf(t *testing.T, bits int) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
 	spki, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	body, err := asn1.Marshal(struct {
 		Version    int
 		Subject    asn1.RawValue
 		Key        asn1.RawValue
 		Attributes []asn1.RawValue `asn1:"tag:0"`
 	}{Subject: asn1.RawValue{FullBytes: []byte{0x30, 0}}, Key: asn1.RawValue{FullBytes: spki}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	der, err := asn1.Marshal(struct {
 		Body      asn1.RawValue
 		Algorithm pkix.AlgorithmIdentifier
@@ -38,9 +36,7 @@ func requestOf(t *testing.T, bits int) string {
 		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 11}, Parameters: asn1.NullRawValue},
 		asn1.BitString{Bytes: make([]byte, bits/8), BitLength: bits / 8 * 8},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := x509.ParseCertificateRequest(der); err != nil {
 		t.Fatal(err)
 	}

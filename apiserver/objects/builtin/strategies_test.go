@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -31,9 +32,7 @@ func TestTables(t *testing.T) {
 	}
 	for _, f := range files {
 		raw, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, block := range strings.Split("\n"+string(raw), "\n== ")[1:] {
 			title, body, _ := strings.Cut(block, "\n")
 			t.Run(strings.TrimSuffix(filepath.Base(f), ".txt")+"/"+title, func(t *testing.T) { runCase(t, body) })
@@ -84,9 +83,7 @@ func treeOf(t *testing.T, text string) tree.Object {
 func bytesOf(t *testing.T, obj any) []byte {
 	t.Helper()
 	out, err := json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -96,9 +93,7 @@ func bytesOf(t *testing.T, obj any) []byte {
 func TestStrategiesFitTheData(t *testing.T) {
 	all := builtin.Strategies(builtin.Config{Tokens: testTokens{}})
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	served := map[string]bool{}
 	for _, res := range registry.All() {
 		served[res.CodeName()] = true

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/apiserver/objects/builtin"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,22 +60,16 @@ func everyField(v reflect.Value, depth int) {
 func treeOfPod(t *testing.T, pod *corev1.Pod) tree.Object {
 	t.Helper()
 	obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return obj
 }
 
 func internalPod(t *testing.T, obj tree.Object) *core.Pod {
 	t.Helper()
 	var pod corev1.Pod
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &pod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &pod))
 	in := new(core.Pod)
-	if err := v1.Convert_v1_Pod_To_core_Pod(&pod, in, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, v1.Convert_v1_Pod_To_core_Pod(&pod, in, nil))
 	return in
 }
 

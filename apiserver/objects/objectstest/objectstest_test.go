@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestMistakes: what a case says that is not so fails it, with the line and what is so.
@@ -67,9 +69,7 @@ func TestEveryWordIsUsed(t *testing.T) {
 	}
 	for _, name := range files {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		lines := bufio.NewScanner(f)
 		for lines.Buffer(nil, 1<<20); lines.Scan(); {
 			word, rest, _ := strings.Cut(lines.Text(), " ")

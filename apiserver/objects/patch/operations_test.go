@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,9 +30,7 @@ func sameAsTheLibrary(t *testing.T, object, operations string) {
 		t.Skip()
 	}
 	before, err := json.Marshal(current)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, gotErr := p.Apply(current, nil)
 	if after, err := json.Marshal(current); err != nil || string(after) != string(before) {
 		t.Fatalf("%s has become %s: %v", before, after, err)
@@ -97,9 +96,7 @@ func TestOperationPanics(t *testing.T) {
 		`{"op":"test","path":"","value":{"l":[null]}}`,
 	} {
 		p, err := Parse(string(types.JSONPatchType), []byte("["+operation+"]"), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = p.Apply(map[string]any{"l": []any{nil}}, nil)
 		if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %v, want 422", operation, err)
@@ -125,9 +122,7 @@ func TestTouched(t *testing.T) {
 		"/a~1b/~0":   `{"a/b":{"~":1}}`,
 	} {
 		p, err := Parse(string(types.JSONPatchType), fmt.Appendf(nil, `[{"op":"add","path":%q,"value":0}]`, path), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got, err := json.Marshal(p.touched.of(parse(t, object))); err != nil || string(got) != want {
 			t.Errorf("%s: %s %v, want %s", path, got, err, want)
 		}
@@ -160,9 +155,7 @@ func TestTouchedIsBounded(t *testing.T) {
 		{maxTouched / 2, 1, false}, {maxTouched/2 + 1, 1, true}, {MaxOperations, 50, true},
 	} {
 		p, err := Parse(string(types.JSONPatchType), []byte(many(row.n, row.parts)), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n := count(p.touched); p.touched.all != row.all || n > maxTouched+1 || row.all != (n == 1) {
 			t.Errorf("%+v: all %v, %d parts", row, p.touched.all, n)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,7 @@ import (
 func parse(t testing.TB, s string) map[string]any {
 	t.Helper()
 	var m map[string]any
-	if err := json.Unmarshal([]byte(s), &m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(s), &m))
 	return m
 }
 
@@ -38,14 +37,10 @@ func TestMerge(t *testing.T) {
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
 	} {
 		p, err := Parse(string(types.MergePatchType), []byte(x[1]), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		current := parse(t, x[0])
 		got, err := p.Apply(current, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		// Numbers are int64 on one side and float64 on the other.
 		b, err := json.Marshal(got)
 		if err != nil || !reflect.DeepEqual(parse(t, string(b)), parse(t, x[2])) {
@@ -113,17 +108,11 @@ func TestMergeAsUpstream(t *testing.T) {
 		{`{"a":1}`, `{"a":{"b":null,"c":[[{"d":null}]]}}`},
 	} {
 		want, err := jsonpatch.MergePatch([]byte(row.object), []byte(row.patch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p, err := Parse(string(types.MergePatchType), []byte(row.patch), true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := p.Apply(parse(t, row.object), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if text, err := json.Marshal(got); err != nil || string(text) != string(want) {
 			t.Errorf("%s of %s: %s, %v, want %s", row.patch, row.object, text, err, want)
 		}
@@ -189,17 +178,13 @@ func TestAtTheBounds(t *testing.T) {
 		return []byte("[" + strings.Repeat(op+",", n-1) + op + "]")
 	}
 	p, err := Parse(string(types.JSONPatchType), operations(MaxOperations), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := p.Apply(map[string]any{"a": []any{int64(1)}}, nil); err != nil {
 		t.Errorf("%d operations: %v", MaxOperations, err)
 	}
 	const n = 4096
 	p, err = Parse(string(types.JSONPatchType), operations(n), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	room := maxWork/n - n - len(`{"a":[1,""]}`) // each operation has a value of one byte
 	for more := range 2 {
 		_, err := p.Apply(map[string]any{"a": []any{int64(1), strings.Repeat("x", room+more)}}, nil)
@@ -244,9 +229,7 @@ func TestBounds(t *testing.T) {
 		bomb = append(bomb, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/a/k%d"}`, i))
 	}
 	p, err := Parse(string(types.JSONPatchType), []byte("["+strings.Join(bomb, ",")+"]"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := p.Apply(parse(t, `{"a":{"x":"y"}}`), nil); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("a document that doubles forty times: %v", err)
 	}
@@ -296,9 +279,7 @@ const strategicObject = `{"metadata":{"name":"a","labels":{"a":"b"},"finalizers"
 func strategicMeta(t testing.TB) strategicpatch.LookupPatchMeta {
 	t.Helper()
 	meta, err := strategicpatch.NewPatchMetaFromStruct(metav1.PartialObjectMetadata{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return meta
 }
 
@@ -307,9 +288,7 @@ func TestStrategicPanics(t *testing.T) {
 	currents := []string{strategicObject, `{"metadata":{"ownerReferences":[]}}`}
 	for i, body := range strategicPanics {
 		p, err := Parse(string(types.StrategicMergePatchType), []byte(body), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := p.Apply(parse(t, currents[i]), strategicMeta(t)); !apierrors.IsBadRequest(err) {
 			t.Errorf("%s: %v", body, err)
 		}

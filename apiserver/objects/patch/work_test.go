@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -22,9 +23,7 @@ func TestPatchThatIsTooMuchWork(t *testing.T) {
 	b.WriteString(`[{"op":"add","path":"/x","value":[0` + strings.Repeat(",0", 299_999) + `]}`)
 	b.WriteString(strings.Repeat(`,{"op":"add","path":"/x/0","value":0}`, 9_000) + "]")
 	p, err := Parse("application/json-patch+json", []byte(b.String()), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	took := cputime.Of(func() { _, err = p.Apply(map[string]any{"metadata": map[string]any{"name": "a"}}, nil) })
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Code != http.StatusRequestEntityTooLarge {
@@ -39,9 +38,7 @@ func TestPatchThatIsTooMuchWork(t *testing.T) {
 // that it merges.
 func TestStrategicMergeThatIsTooMuchWork(t *testing.T) {
 	m, err := schema.Lookup("io.k8s.api.core.v1.Pod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const n = 20_000
 	finalizers, env, reversed := make([]any, n), make([]any, n), make([]any, n)
 	for i := range n {
@@ -62,9 +59,7 @@ func TestStrategicMergeThatIsTooMuchWork(t *testing.T) {
 	twice["spec"].(map[string]any)["containers"] = containers
 	text := func(v any) string {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(b)
 	}
 	one := `{"metadata":{"finalizers":["example.com/one"]},"spec":{"containers":[{"name":"a","env":[{"name":"ONE","value":"y"}]}]}}`
@@ -85,9 +80,7 @@ func TestStrategicMergeThatIsTooMuchWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := Parse(string(types.StrategicMergePatchType), []byte(c.patch), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			_, err = p.Apply(c.current, m.PatchMeta())
 			status, ok := err.(apierrors.APIStatus)
 			switch {
@@ -104,9 +97,7 @@ func TestStrategicMergeThatIsTooMuchWork(t *testing.T) {
 func podMeta(t *testing.T) strategicpatch.LookupPatchMeta {
 	t.Helper()
 	m, err := schema.Lookup("io.k8s.api.core.v1.Pod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m.PatchMeta()
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/component-base/featuregate"
 )
 
@@ -51,9 +52,7 @@ func TestRules(t *testing.T) {
 
 func TestKnown(t *testing.T) {
 	g, err := New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, s := range g.All() {
 		if want := s.Stage != "ALPHA" && s.Name != "AllBeta" && s.Name != "AllAlpha" && s.Name != string(ClusterTrustBundle); s.Enabled != want {
 			t.Errorf("%+v", s)

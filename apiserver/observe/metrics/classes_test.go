@@ -5,14 +5,14 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestClasses: each family says how stable it is, but for those of other projects, and that it is deprecated if it is.
 func TestClasses(t *testing.T) {
 	m := newMetrics(t)
-	if err := m.ShowHidden(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.ShowHidden())
 	exercise(m)
 	w := httptest.NewRecorder()
 	m.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/types/conversion"
 	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
@@ -30,9 +31,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 func newMetrics(t *testing.T) *Metrics {
 	t.Helper()
 	m, err := New(version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3+quorate-test"}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -141,9 +140,7 @@ func exercise(m *Metrics) {
 func contract(t *testing.T, m *Metrics) string {
 	t.Helper()
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var lines []string
 	for _, f := range families {
 		// What the Go and process collectors have depends on platform and Go
@@ -175,14 +172,10 @@ func TestContract(t *testing.T) {
 	got := contract(t, m)
 	const file = "testdata/contract.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got != string(want) {
 		t.Errorf("the families that function exercise touches differ from %s; if that is meant: go test ./apiserver/observe/metrics -update\n%s", file, cmp.Diff(string(want), got))
 	}
@@ -201,9 +194,7 @@ func TestProcessAndGoCollectors(t *testing.T) {
 func find(t *testing.T, m *Metrics, name string, labels map[string]string) *dto.Metric {
 	t.Helper()
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
@@ -300,9 +291,7 @@ func TestBrokenConnectionsDoNotFillTheLog(t *testing.T) {
 
 func TestRaftSink(t *testing.T) {
 	m := newMetrics(t)
-	if err := m.InstallRaftSink(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.InstallRaftSink())
 	compat.IncrCounter([]string{"raft", "transition", "heartbeat_timeout"}, 3)
 	compat.IncrCounter([]string{"raft", "apply"}, 1) // per write: not passed on
 	compat.SetGauge([]string{"raft", "peers"}, 2)
@@ -336,9 +325,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	var total float64
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range families {
 		if f.GetName() == "apiserver_request_total" {
 			for _, x := range f.GetMetric() {
@@ -385,14 +372,10 @@ func TestHidden(t *testing.T) {
 		m := newMetrics(t)
 		m.SetStore(func() StoreStats { return StoreStats{DBBytes: 7} })
 		if show {
-			if err := m.ShowHidden(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, m.ShowHidden())
 		}
 		families, err := m.Registry().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := false
 		for _, f := range families {
 			if f.GetName() == family {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestMixins: what the rules and dashboards of others ask for is there, with the labels that they
@@ -44,9 +46,7 @@ func TestMixins(t *testing.T) {
 func lines(t *testing.T, file string) func(func(string) bool) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && !yield(line) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -33,9 +34,7 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err, r.err)
 	}
 	want, err := other.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, f := range want {
 		for _, m := range f.Metric {
 			m.Histogram.CreatedTimestamp = nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -69,9 +70,7 @@ func (e *env) read() []watch.Moment {
 	var versions [8]*mvcc.Version
 	var came [8]watch.Moment
 	n, _, err := e.cur.Next(versions[:])
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.OK(e.t, err)
 	e.w.Read(versions[:n], came[:])
 	return came[:n]
 }
@@ -212,13 +211,9 @@ func TestLateCanary(t *testing.T) {
 func gathered(t *testing.T, d *Delivery, of *prometheus.Desc) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Register(d))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out strings.Builder
 	for _, f := range families {
 		if !strings.Contains(of.String(), `"`+f.GetName()+`"`) {
@@ -351,9 +346,7 @@ func TestNoAllocation(t *testing.T) {
 	e.put("a")
 	table := e.mem.State().Table("things")
 	v, err := table.Get("a", e.mem.Applied())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	versions, came := []*mvcc.Version{v}, make([]watch.Moment, 1)
 	if n := testing.AllocsPerRun(100, func() {
 		e.w.Read(versions, came)

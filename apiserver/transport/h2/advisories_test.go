@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -20,19 +21,13 @@ import (
 // TestAdvisoriesNameTests: the tests that doc.go names for the advisories exist.
 func TestAdvisoriesNameTests(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sources []byte
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range files {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sources = append(sources, b...)
 	}
 	names := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(doc), -1)
@@ -192,9 +187,7 @@ func TestHeaderTableOfManySizes(t *testing.T) {
 		for err == nil && f.Header().Type != http2.FrameHeaders {
 			f, err = c.ReadFrame()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		<-open
 		h := f.(*http2.MetaHeadersFrame)
 		i := slices.IndexFunc(h.Fields, func(f hpack.HeaderField) bool { return f.Name == "x-path" })

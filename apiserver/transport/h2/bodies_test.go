@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -20,9 +21,7 @@ func TestWindows(t *testing.T) {
 	granted, got := 10, 0
 	for {
 		f, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		d, ok := f.(*http2.DataFrame)
 		if !ok {
 			continue
@@ -74,9 +73,7 @@ func TestBodyIsBounded(t *testing.T) {
 	sent, window := receiveWindow, 0
 	for sent < 4<<20 { // more comes only when the window was given again
 		f, err := c.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if u, ok := f.(*http2.WindowUpdateFrame); ok && u.StreamID == 1 {
 			for window += int(u.Increment); window >= len(chunk); window -= len(chunk) {
 				sent += len(chunk)
@@ -87,9 +84,7 @@ func TestBodyIsBounded(t *testing.T) {
 	_ = c.WriteData(1, true, nil)
 	for {
 		f, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d, ok := f.(*http2.DataFrame); ok {
 			if got, want := string(d.Data()), fmt.Sprint(sent, nil); got != want {
 				t.Errorf("got %q, want %q", got, want)
@@ -126,9 +121,7 @@ func TestFramesFillRecords(t *testing.T) {
 	full := 0
 	for got := 0; got < size; {
 		f, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		d, ok := f.(*http2.DataFrame)
 		if !ok {
 			continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -58,9 +59,7 @@ func TestUnusedWorkersEnd(t *testing.T) {
 	}
 	for answers := 0; answers < 20; {
 		f, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h, ok := f.(*http2.MetaHeadersFrame); ok && h.StreamEnded() {
 			answers++
 		}
@@ -78,9 +77,7 @@ func TestIdleConnection(t *testing.T) {
 	c.get(1, "/")
 	for {
 		f, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if g, ok := f.(*http2.GoAwayFrame); ok {
 			if g.ErrCode != http2.ErrCodeNo {
 				t.Errorf("%v", g)

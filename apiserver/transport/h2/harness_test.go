@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -63,9 +64,7 @@ func dial(t *testing.T, s *httptest.Server, window uint32) *raw {
 	t.Helper()
 	host := strings.TrimPrefix(s.URL, "https://")
 	conn, err := tls.Dial("tcp", host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	c := &raw{http2.NewFramer(conn, conn), t, conn}

@@ -20,6 +20,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -640,9 +641,7 @@ func TestResetBehindAnswer(t *testing.T) {
 	for {
 		var b [16 << 10]byte
 		n, err := c.conn.Read(b[:]) // of one record
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var kinds []http2.FrameType
 		f := http2.NewFramer(nil, bytes.NewReader(b[:n]))
 		for frame, err := f.ReadFrame(); err == nil; frame, err = f.ReadFrame() {

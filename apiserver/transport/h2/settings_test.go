@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -210,9 +211,7 @@ func (c *raw) sent(n int) {
 	c.get(3, "/send")
 	for n > 0 {
 		f, err := c.next()
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.OK(c.t, err)
 		if d, ok := f.(*http2.DataFrame); ok {
 			n -= len(d.Data())
 		}

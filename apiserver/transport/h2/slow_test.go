@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -141,9 +142,7 @@ func (l narrow) Accept() (net.Conn, error) {
 func TestUnreadAnswers(t *testing.T) {
 	const enough = 100_000 // more than the buffers of a connection hold, which are small here
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	handled := make(chan struct{}, enough)
 	s := serveOn(t, narrow{inner}, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled <- struct{}{} }), nil)
 	c := dial(t, s, 100)

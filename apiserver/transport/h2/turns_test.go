@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -61,9 +62,7 @@ func (c *turnedConn) released(more int) (times int) {
 // ended. A small answer holds none.
 func TestTurnsOfWindows(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := &turned{inner, make(chan *turnedConn, 1)}
 	const size = 1 << 20
 	s := serveOn(t, l, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -24,20 +25,14 @@ type frames struct {
 func dialFrames(t *testing.T, s *httptest.Server) *frames {
 	t.Helper()
 	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	f := &frames{t: t, conn: conn, Framer: http2.NewFramer(conn, conn), next: 1}
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize}))
 	return f
 }
 
@@ -47,13 +42,9 @@ func (f *frames) ask(user string) {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/"}, {"user", user}} {
-		if err := e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
-			f.t.Fatal(err)
-		}
+		must.OK(f.t, e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
 	}
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: f.next, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: f.next, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
 	f.next += 2
 }
 
@@ -105,9 +96,7 @@ func TestGuestsAnswersAreBounded(t *testing.T) {
 	crowd.conn.Close()
 	awaitAnswers(t, l, 1)
 	expect("when the first has gone", dialFrames(t, s), "", 30, 9)
-	if err := one.WriteWindowUpdate(1, 100); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, one.WriteWindowUpdate(1, 100))
 	awaitAnswers(t, l, 9)
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // ending is a server that can be shut down as package node does it.
@@ -84,9 +86,7 @@ func TestEndOfIdleConnections(t *testing.T) {
 				e := serveEnding(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 				for range 3 {
 					resp, err := clients(t, e.s)[name].Get(e.s.URL)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					if _, err := io.ReadAll(resp.Body); err != nil {
 						t.Fatal(err)
 					}
@@ -120,9 +120,7 @@ func TestEndWaitsForAnswers(t *testing.T) {
 					}
 				}))
 				resp, err := clients(t, e.s)[name].Get(e.s.URL)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer resp.Body.Close()
 				<-begun
 				took := e.end(t, t.Context())
@@ -166,9 +164,7 @@ func TestEndIsBounded(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	resp, err := clients(t, e.s)["HTTP/2"].Get(e.s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	<-begun
 	ctx, cancel := context.WithTimeout(t.Context(), 4*quietFor)

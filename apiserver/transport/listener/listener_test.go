@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // serveConnections serves a handler on a bounded listener.
@@ -51,13 +52,9 @@ func (byHeader) Authenticate(r *http.Request) (*auth.User, error) {
 func dialServer(t *testing.T, s *httptest.Server) *tls.Conn {
 	t.Helper()
 	c, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	return c
 }
 
@@ -332,9 +329,7 @@ func TestConnectionLimit(t *testing.T) {
 			},
 		}
 		user := &http.Client{Transport: transport, Timeout: 20 * time.Second}
-		if err := ask(user); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ask(user))
 		silent := dialServer(t, s)
 		for range 5 {
 			next := dialServer(t, s)
@@ -389,9 +384,7 @@ func TestCutIsNoForgery(t *testing.T) {
 			time.Sleep(300 * time.Millisecond) // the server writes into full buffers until it is cut
 		}
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, err := io.Copy(io.Discard, r.Body)
 		if n == 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %d bytes, then %v; want an unexpected end", path, n, err)

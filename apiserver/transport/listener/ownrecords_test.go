@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -35,16 +36,12 @@ type rekeying struct {
 func dialRekeying(t *testing.T, s *httptest.Server, proto string) *rekeying {
 	t.Helper()
 	raw, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { raw.Close() })
 	_ = raw.(*net.TCPConn).SetReadBuffer(4 << 10)
 	var keys bytes.Buffer
 	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, KeyLogWriter: &keys, NextProtos: []string{proto}})
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Handshake())
 	if suite := c.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
 		t.Skipf("%s: this client knows AES only, which crypto/tls chooses where the processor has it", tls.CipherSuiteName(suite))
 	}
@@ -62,9 +59,7 @@ func dialRekeying(t *testing.T, s *httptest.Server, proto string) *rekeying {
 func (r *rekeying) derive(t *testing.T) {
 	t.Helper()
 	block, err := aes.NewCipher(r.expand(t, "key", 16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.sealer, err = cipher.NewGCM(block); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +71,7 @@ func (r *rekeying) expand(t *testing.T, label string, size int) []byte {
 	label = "tls13 " + label
 	info := append([]byte{0, byte(size), byte(len(label))}, label...)
 	out, err := hkdf.Expand(sha256.New, r.secret, string(append(info, 0)), size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 

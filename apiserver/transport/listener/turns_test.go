@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestTurns: users take turns, and the connections of one in their order; a turn that is held has its end.
@@ -216,15 +218,11 @@ func TestTurnsOfProcessors(t *testing.T) {
 func bulkPair(t testing.TB, l *Listener) (server *connection, client *net.TCPConn) {
 	t.Helper()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client = conn.(*net.TCPConn)
 	_ = client.SetReadBuffer(4 << 10)
 	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server = accepted.(*connection)
 	_ = server.Conn.(*net.TCPConn).SetWriteBuffer(4 << 10)
 	t.Cleanup(func() { client.Close(); server.Close() })
@@ -234,9 +232,7 @@ func bulkPair(t testing.TB, l *Listener) (server *connection, client *net.TCPCon
 func bulkListener(t testing.TB, limit int) *Listener {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l := New(inner, limit)
 	l.perAddress = limit
 	t.Cleanup(func() { l.Close() })

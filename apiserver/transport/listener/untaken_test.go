@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 )
 
@@ -73,9 +74,7 @@ func TestUntakenAnswersAreBounded(t *testing.T) {
 	for _, x := range []struct{ bound, closed int }{{1 << 20, 0}, {72, 0}, {71, 2}} {
 		u.bound = x.bound
 		u.then, u.counted = 0, time.Time{}
-		if err := u.closeExcess(time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, u.closeExcess(time.Now()))
 		if closed != x.closed {
 			t.Fatalf("a bound of %d answers: %d connections closed, want %d", x.bound, closed, x.closed)
 		}
@@ -148,14 +147,10 @@ func userOf(t *testing.T, url, user string) *client {
 func (c *client) get(t *testing.T, path string) io.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("User", c.user)
 	resp, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp.Body
 }
@@ -186,9 +181,7 @@ func TestWhoLosesConnections(t *testing.T) {
 				for word := range strings.FieldsSeq(owed) {
 					c := &connection{number: uint64(len(answers))}
 					n, err := strconv.Atoi(word)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					answers[c] = n
 					d.answers += n
 					total += n

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -94,9 +95,7 @@ func TestConvertMany(t *testing.T) {
 		c := NewCaller(Config{})
 		out, err := c.Convert(t.Context(), &asked, []map[string]any{object("a"), object("b"), object("c")}, v2)
 		c.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var names string
 		for _, o := range out {
 			if o["apiVersion"] != "example.com/v2" {
@@ -211,9 +210,7 @@ func TestConvertService(t *testing.T) {
 	}
 	down := *hook
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.Close()
 	down.URL, down.id = "https://"+l.Addr().String(), "down"
 	if _, err := c.Convert(t.Context(), &down, []map[string]any{object("a")}, v2); err == nil || !strings.Contains(err.Error(), "connection refused") {

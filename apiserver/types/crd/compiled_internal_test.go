@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -27,18 +28,14 @@ func definitionOf(name string, rules, fields int, annotation string) string {
 func mustRead(t testing.TB, c *compilations, value string) *Definition {
 	t.Helper()
 	d, err := read((&mvcc.Version{Key: "ks.g.example"}).SetValue([]byte(value)), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return d
 }
 
 func mustCompile(t testing.TB, d *Definition) *compilation {
 	t.Helper()
 	c, err := d.versions[0].compilation()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -18,26 +19,18 @@ import (
 func structural(t *testing.T, schema string) *structuralschema.Structural {
 	t.Helper()
 	var props apiextensionsv1.JSONSchemaProps
-	if err := json.Unmarshal([]byte(schema), &props); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(schema), &props))
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&props, internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&props, internal, nil))
 	s, err := structuralschema.NewStructural(internal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s.DeepCopy()
 }
 
 func decoded(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var obj map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &obj); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &obj))
 	return obj
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/types/crd"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // FuzzSchema: whatever schema a definition has and whatever object is held against it,
@@ -55,9 +56,7 @@ func FuzzSchema(f *testing.F) {
 		// It was accepted: from here on nothing may fail.
 		definition["status"] = accepted
 		stored, err := json.Marshal(definition)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		in := *w
 		in.t = t
 		in.put("things.example.com", string(stored))
@@ -82,9 +81,7 @@ func FuzzSchema(f *testing.F) {
 			return // too large
 		}
 		once, err := json.Marshal(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := v.Complete(obj); err != nil {
 			t.Fatalf("an object that fits cannot be read: %v", err)
 		}

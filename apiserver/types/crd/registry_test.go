@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/crd"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,9 +32,7 @@ func newWorld(t testing.TB) *world {
 		}
 	})
 	builtin, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &world{t, mem, crd.New(mem, builtin, slog.New(slog.DiscardHandler))}
 }
 

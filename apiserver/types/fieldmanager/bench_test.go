@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 func clone(t testing.TB, m map[string]any) map[string]any {
 	t.Helper()
 	b, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tree(t, string(b))
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -18,7 +19,7 @@ import (
 func things(t *testing.T, subresource string, reset ...string) *Manager {
 	t.Helper()
 	s := &spec.Schema{}
-	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+	must.OK(t, json.Unmarshal([]byte(`{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
 		"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 		"status":{"type":"object","properties":{"s":{"type":"string"}}},
 		"spec":{"type":"object","properties":{
@@ -31,16 +32,12 @@ func things(t *testing.T, subresource string, reset ...string) *Manager {
 			"set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
 			"items":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
 				"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"v":{"type":"string"}}}}
-		}}}}`), s); err != nil {
-		t.Fatal(err)
-	}
+		}}}}`), s))
 	m, err := New(Config{
 		Versions:    []Version{{GVK: apischema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, Model: "com.example.v1.Thing", Schema: s}},
 		Subresource: subresource, Reset: append(reset, "status"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -48,9 +45,7 @@ func things(t *testing.T, subresource string, reset ...string) *Manager {
 // library. What comes of each is compared with it all the same.
 func TestDecisions(t *testing.T) {
 	raw, err := os.ReadFile("testdata/decisions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of := map[string]*Manager{
 		"": things(t, ""), "sub": things(t, "sub"),
 		"metadata": things(t, "metadata", "metadata"), "labels": things(t, "labels", "metadata.labels"),
@@ -151,9 +146,7 @@ func TestOrderOfEntries(t *testing.T) {
 		`{"operation":"Update","time":"2026-01-02T00:00:00Z","manager":"b","apiVersion":"v1"}`,
 	} {
 		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(line), &entry))
 		want = append(want, entry)
 	}
 	got := slices.Clone(want)
@@ -171,9 +164,7 @@ func TestApplyOfWhatIsThere(t *testing.T) {
 		"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": map[string]any{"s": "a"},
 	}
 	live, err := m.Apply(m.Nothing(), config, "m", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	meta := live["metadata"].(map[string]any)
 	meta["uid"] = "x"
 	entry := meta["managedFields"].([]any)[0].(map[string]any)

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // FuzzApply: of any two configurations and any stored fields of their managers, the
@@ -16,9 +17,7 @@ import (
 func FuzzApply(f *testing.F) {
 	m := deployments(f)
 	model, err := schema.Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	s := sample{m: m, model: model}
 	const head = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"`
 	for _, c := range []struct{ first, second, fields string }{

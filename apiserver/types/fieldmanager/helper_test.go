@@ -8,38 +8,29 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 func deployments(t testing.TB) *Manager {
 	t.Helper()
 	model := "io.k8s.api.apps.v1.Deployment"
 	of, err := schema.Lookup(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := New(Config{
 		Versions: []Version{{GVK: apischema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Model: model}},
 		Reset:    []string{"status"}, Zero: of.Zero, Default: of.Default,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
 func tree(t testing.TB, s string) (m map[string]any) {
 	t.Helper()
 	b, err := yaml.YAMLToJSON([]byte(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	model, err := schema.Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(b, &m))
 	if _, err := model.Fit(m); err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,14 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestUpdateLeavesLive: what is stored is shared by all readers.
 func TestUpdateLeavesLive(t *testing.T) {
 	m := deployments(t)
 	live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	live["metadata"].(map[string]any)["uid"] = "x"
 	before := copied(t, live)
 	changed := tree(t, strings.Replace(nginx, "1.14.2", "1.15", 1))
@@ -39,9 +38,7 @@ func TestOtherVersion(t *testing.T) {
 	m := deployments(t)
 	for _, version := range []string{"apps/v1beta1", "extensions/v1beta1"} {
 		live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		meta := live["metadata"].(map[string]any)
 		meta["uid"] = "x"
 		meta["managedFields"].([]any)[0].(map[string]any)["apiVersion"] = version
@@ -86,14 +83,10 @@ func TestVersionsOfOneResource(t *testing.T) {
 		return out, nil
 	}
 	model, err := schema.Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	manager := func(first, second string) *Manager {
 		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: convert, Zero: model.Zero, Default: func(map[string]any) error { return nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return m
 	}
 	v1, v2 := manager("v1", "v2"), manager("v2", "v1")
@@ -104,9 +97,7 @@ func TestVersionsOfOneResource(t *testing.T) {
 		return obj
 	}
 	live, err := v1.Apply(v1.Nothing(), applied("v1", "minReadySeconds", 3), "one", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	live["metadata"].(map[string]any)["uid"] = "x"
 	inV2 := swap(live, apischema.GroupVersion{Group: "apps", Version: "v1"}, apischema.GroupVersion{Group: "apps", Version: "v2"})
 	if _, err := v2.Apply(inV2, applied("v2", "revisionHistoryLimit", 4), "two", false); err == nil || !strings.Contains(err.Error(), `conflict with "one"`) {
@@ -127,9 +118,7 @@ func TestVersionsOfOneResource(t *testing.T) {
 	obj = copied(t, inV2)
 	obj["spec"].(map[string]any)["minReadySeconds"] = int64(6)
 	out, err := v2.Update(inV2, obj, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if managed := managedOf(t, out); !strings.Contains(managed, `{"apiVersion":"apps/v2","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:minReadySeconds":{}}},"manager":"one","operation":"Update"}`) {
 		t.Errorf("after an update in another version: %s", managed)
 	}
@@ -141,9 +130,7 @@ func TestAncientChanges(t *testing.T) {
 	m := deployments(t)
 	for _, first := range []string{"aa", "zz"} {
 		live, err := m.Update(m.Nothing(), tree(t, nginx), ancientManager)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		meta := live["metadata"].(map[string]any)
 		meta["uid"] = "x"
 		entries := meta["managedFields"].([]any)
@@ -165,9 +152,7 @@ func TestAncientChanges(t *testing.T) {
 		obj := copied(t, live)
 		obj["metadata"].(map[string]any)["labels"].(map[string]any)["new"] = "v"
 		out, err := m.Update(live, obj, "last")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		owned := map[string]bool{}
 		var times []any
 		for _, e := range out["metadata"].(map[string]any)["managedFields"].([]any) {
@@ -209,9 +194,7 @@ func TestCustomCreatedWithManagers(t *testing.T) {
 			"metadata": map[string]any{"name": "n", "managedFields": []any{entry(row.fields)}},
 		}
 		out, err := m.Update(m.Nothing(), obj, "m")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := strings.Contains(managedOf(t, out), `"manager":"other"`); got != row.stays {
 			t.Errorf("%v: %s", row.fields, managedOf(t, out))
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // sample is an object that somebody uses, with the manager of its kind.
@@ -31,9 +32,7 @@ type sample struct {
 func samples(t testing.TB) (out []sample) {
 	t.Helper()
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	managers := map[apischema.GroupVersionKind]*Manager{}
 	files, err := filepath.Glob("../../../test/system/kubectl/testdata/manifests/*/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -41,9 +40,7 @@ func samples(t testing.TB) (out []sample) {
 	}
 	for _, file := range append(files, "testdata/corners.yaml") {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, doc := range bytes.Split(raw, []byte("\n---")) {
 			var obj map[string]any
 			if err := yaml.Unmarshal(doc, &obj); err != nil {
@@ -55,9 +52,7 @@ func samples(t testing.TB) (out []sample) {
 				continue
 			}
 			model, err := schema.Lookup(res.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := model.Fit(obj); err != nil {
 				t.Fatal(file, err)
 			}
@@ -79,21 +74,15 @@ func samples(t testing.TB) (out []sample) {
 // ways.
 func TestQuickOfNothing(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, res := range registry.All() {
 		if res.Virtual {
 			continue
 		}
 		model, err := schema.Lookup(res.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		m, err := New(Config{Versions: []Version{{GVK: res.GVK(), Model: res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, path := range partsOf(m.Nothing(), nil) {
 			for _, v := range []any{[]any{}, map[string]any{}} {
 				obj := map[string]any{"apiVersion": res.GroupVersion().String(), "kind": res.Kind, "metadata": map[string]any{"name": "a"}}
@@ -149,9 +138,7 @@ func managedOf(t testing.TB, obj map[string]any) string {
 	// one after the other.
 	slices.SortFunc(out, func(a, b map[string]any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	b, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -163,9 +150,7 @@ func both(t testing.TB, m *Manager, live, obj map[string]any, manager string) (m
 	before := managedOf(t, live)
 	quick := !m.slow && m.quick(live, one, manager)
 	out, err := m.fields.Update(&unstructured.Unstructured{Object: copied(t, live)}, &unstructured.Unstructured{Object: two}, manager)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	slow := out.(*unstructured.Unstructured).Object
 	if quick {
 		if a, b := managedOf(t, one), managedOf(t, slow); a != b {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -149,13 +150,9 @@ func TestSchemaChange(t *testing.T) {
 		raw := `{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
 			"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 			"spec":{"type":"object","properties":{"m":{"type":"object","x-kubernetes-map-type":"` + mapType + `","additionalProperties":{"type":"string"}}}}}}`
-		if err := json.Unmarshal([]byte(raw), s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(raw), s))
 		m, err := New(Config{Versions: []Version{{GVK: gvk, Model: "com.example.v1.E", Schema: s}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return m
 	}
 	configuration := func(value string) map[string]any {
@@ -164,9 +161,7 @@ func TestSchemaChange(t *testing.T) {
 	granular, atomic := manager("granular"), manager("atomic")
 	applied := func(before, now *Manager) map[string]any {
 		live, err := before.Apply(before.Nothing(), configuration("1"), "b", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		live["metadata"].(map[string]any)["uid"] = "x"
 		if _, quick := now.quickApply(live, configuration("2"), "a", true); quick {
 			t.Error("decided without the library, which alone knows what another schema meant")
@@ -181,9 +176,7 @@ func TestSchemaChange(t *testing.T) {
 	obj := copied(t, live)
 	obj["spec"] = configuration("2")["spec"]
 	out, err := now.Update(live, obj, "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if managed := managedOf(t, out); strings.Count(managed, `"f:m"`) != 1 || !strings.Contains(managed, `"manager":"c"`) {
 		t.Errorf("after an update by c: %s", managed)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestConversionsOfOneWrite: With converts the object that a write makes together with the one before.
@@ -27,9 +28,7 @@ func TestConversionsOfOneWrite(t *testing.T) {
 			return nil, errors.New("not to be asked")
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	calls := 0
 	has := map[string]bool{}
 	m = m.With(func(objs []map[string]any, from, to apischema.GroupVersion) (out []map[string]any, err error) {
@@ -84,9 +83,7 @@ func TestConversionsOfOneWrite(t *testing.T) {
 			calls = 0
 			clear(has)
 			out, err := c.write()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := managedOf(t, out); got != c.want {
 				t.Errorf("managedFields are\n%s\nwant\n%s", got, c.want)
 			}
@@ -117,41 +114,29 @@ func TestConversionsOfOneWrite(t *testing.T) {
 // TestTypeConverter merges objects of a kind of the server's and of one with a schema of its own.
 func TestTypeConverter(t *testing.T) {
 	s := &spec.Schema{}
-	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+	must.OK(t, json.Unmarshal([]byte(`{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
 		"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
-		"spec":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}}}}}`), s); err != nil {
-		t.Fatal(err)
-	}
+		"spec":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}}}}}`), s))
 	group := apischema.GroupVersion{Group: "example.com", Version: "v1"}
 	own := Version{GVK: group.WithKind("Own"), Model: "com.example.v1.Own", Schema: s}
 	builtin := Version{GVK: group.WithKind("Builtin"), Model: "io.k8s.api.core.v1.ConfigMap"}
 	for field, v := range map[string]Version{"spec": own, "data": builtin} {
 		t.Run(v.GVK.Kind, func(t *testing.T) {
 			types, err := TypeConverter(v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			object := func(key string) *unstructured.Unstructured {
 				u := &unstructured.Unstructured{Object: map[string]any{field: map[string]any{key: "1"}}}
 				u.SetGroupVersionKind(v.GVK)
 				return u
 			}
 			x, err := types.ObjectToTyped(object("a"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			y, err := types.ObjectToTyped(object("b"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			merged, err := x.Merge(y)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			out, err := types.TypedToObject(merged)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got, _, _ := unstructured.NestedStringMap(out.(*unstructured.Unstructured).Object, field); !maps.Equal(got, map[string]string{"a": "1", "b": "1"}) {
 				t.Errorf("it is %v", got)
 			}

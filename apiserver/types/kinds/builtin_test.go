@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 func registry(t testing.TB) *Registry {
 	t.Helper()
 	r, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 

@@ -7,23 +7,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestAutoscalerVersions reads testdata/autoscaler.txt.
 func TestAutoscalerVersions(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	res := all.Lookup(schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"})
 	if res == nil {
 		t.Fatal("autoscaling/v1 is not there")
 	}
 	raw, err := os.ReadFile("testdata/autoscaler.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, block := range strings.Split(string(raw), "\n\n")[1:] {
 		lines := strings.Split(strings.TrimSpace(block), "\n")
 		how, title, _ := strings.Cut(lines[0], " ")
@@ -37,9 +34,7 @@ func TestAutoscalerVersions(t *testing.T) {
 				t.Helper()
 				before := decode(t, encode(t, in))
 				got, err := convert(in)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if d := cmp.Diff(want, decode(t, encode(t, got))); d != "" {
 					t.Errorf("%s: -want +got\n%s", what, d)
 				}
@@ -69,9 +64,7 @@ func decode(t *testing.T, text string) map[string]any {
 func encode(t *testing.T, obj map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }
 
@@ -101,9 +94,7 @@ func TestMoves(t *testing.T) {
 			t.Helper()
 			obj := decode(t, in)
 			got, err := convert(obj)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if d := cmp.Diff(decode(t, want), got); d != "" {
 				t.Errorf("%s %s: -want +got\n%s", c.name, what, d)
 			}
@@ -122,9 +113,7 @@ func TestMoves(t *testing.T) {
 // alone; it is a new one, even where both versions have the same fields.
 func TestConvert(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct {
 		from, to  schema.GroupVersionKind
 		obj, want string
@@ -154,9 +143,7 @@ func TestConvert(t *testing.T) {
 		}
 		obj := decode(t, c.obj)
 		got, err := Convert(obj, from, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d := cmp.Diff(decode(t, c.want), decode(t, encode(t, got))); d != "" {
 			t.Errorf("%s to %s: -want +got\n%s", c.from, c.to, d)
 		}

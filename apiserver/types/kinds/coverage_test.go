@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -21,13 +22,9 @@ var notOfAPI = map[string]string{
 // left out for a reason that the data gives.
 func TestEveryKindIsServedOrLeftOut(t *testing.T) {
 	b, err := dataFiles.ReadFile("data/" + leftOutFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leftOut := map[string]string{}
-	if err := yaml.UnmarshalStrict(b, &leftOut); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.UnmarshalStrict(b, &leftOut))
 	served := map[schema.GroupVersionKind]bool{}
 	for _, r := range registry(t).All() {
 		served[r.GVK()] = true

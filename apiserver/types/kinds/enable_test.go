@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestEnablement(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct{ config, has, lacks, err string }{
 		{"", "/v1/pods apps/v1/deployments", "networking.k8s.io/v1beta1/ipaddresses", ""},
 		{"api/beta=true", "networking.k8s.io/v1beta1/ipaddresses networking.k8s.io/v1/ipaddresses", "", ""},
@@ -73,9 +72,7 @@ func parsed(s string) schema.GroupVersionResource {
 
 func TestDeprecations(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := map[string]Deprecation{
 		"/v1/endpoints":                                  {"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice", ""},
 		"networking.k8s.io/v1beta1/ipaddresses":          {"networking.k8s.io/v1beta1 IPAddress is deprecated in v1.34+, unavailable in v1.37+", "1.37"},
@@ -101,9 +98,7 @@ func TestDeprecations(t *testing.T) {
 
 func TestMinor(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "..", "..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := regexp.MustCompile(`k8s\.io/api v0\.(\d+)\.`).FindSubmatch(mod)
 	if m == nil || string(m[1]) != strconv.Itoa(Minor) {
 		t.Errorf("go.mod has k8s.io/api %q, Minor is %d", m, Minor)
@@ -113,9 +108,7 @@ func TestMinor(t *testing.T) {
 // TestGates: what is behind a feature gate is served if it is switched on and the gate is open.
 func TestGates(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bundles := parsed("certificates.k8s.io/v1beta1/clustertrustbundles")
 	for _, c := range []struct {
 		config string
@@ -128,9 +121,7 @@ func TestGates(t *testing.T) {
 		{"certificates.k8s.io/v1beta1/clustertrustbundles=true", func(gate string) bool { return gate == "ClusterTrustBundle" }, true},
 	} {
 		got, err := ParseEnablement([]string{c.config}).Apply(all, c.open)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if served := got.Lookup(bundles) != nil; served != c.served {
 			t.Errorf("%q: served: %v, want %v", c.config, served, c.served)
 		}

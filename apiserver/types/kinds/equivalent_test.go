@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -13,9 +14,7 @@ import (
 // its subresources are.
 func TestEquivalentResources(t *testing.T) {
 	registry, err := Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, row := range []struct{ resource, subresource, equivalent, kind string }{
 		{"v1/pods", "", "[/v1, Resource=pods]", "/v1, Kind=Pod"},
 		{"v1/pods", "binding", "[/v1, Resource=pods]", "/v1, Kind=Binding"},

@@ -3,6 +3,8 @@ package kinds
 import (
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // FuzzEnablement: whatever --runtime-config says is refused or leaves a registry whose
@@ -12,9 +14,7 @@ func FuzzEnablement(f *testing.F) {
 		f.Add(s)
 	}
 	all, err := Available()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Fuzz(func(t *testing.T, s string) {
 		left, err := ParseEnablement(strings.Split(s, ",")).Apply(all, nil)
 		if err != nil {

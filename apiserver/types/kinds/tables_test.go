@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -17,9 +18,7 @@ func TestTablesAreClosed(t *testing.T) {
 		t.Errorf("tables.txt has %d tables instead of 58: it must never change", n)
 	}
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	served := map[string]bool{}
 	for _, r := range all.All() {
 		if !r.Virtual {
@@ -37,9 +36,7 @@ func TestTablesAreClosed(t *testing.T) {
 // and what is looked at follows from the keys that they have.
 func TestRulesAreOfTheirTables(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of := map[string]*Resource{}
 	for _, r := range all.All() {
 		of[r.Table()] = r
@@ -86,9 +83,7 @@ func TestRulesAreOfTheirTables(t *testing.T) {
 // another table.
 func TestNoTableHasTwoOwners(t *testing.T) {
 	all, err := Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	builtin := map[string]bool{}
 	names := map[schema.GroupResource]bool{
 		{Group: "example.com", Resource: "widgets"}:                              true,

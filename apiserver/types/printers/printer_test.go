@@ -7,15 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func registry(t testing.TB) *kinds.Registry {
 	t.Helper()
 	r, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
@@ -47,9 +46,7 @@ func TestColumnsOfEmptyObjects(t *testing.T) {
 
 func TestPodRow(t *testing.T) {
 	p, err := Of(registry(t).Lookup(schema.GroupVersionResource{Version: "v1", Resource: "pods"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pod := map[string]any{
 		"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-01-01T11:00:00Z"},
@@ -61,9 +58,7 @@ func TestPodRow(t *testing.T) {
 		}},
 	}
 	row, err := p.Row(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, cell := range row {
 		if a, ok := cell.(Ageing); ok {
 			row[i] = a.At(now)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/schema"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestModels: the schemas, which are written by hand, have the fields of the types.
@@ -24,9 +25,7 @@ func TestModels(t *testing.T) {
 		var model struct {
 			Properties map[string]json.RawMessage `json:"properties"`
 		}
-		if err := json.Unmarshal(raw, &model); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(raw, &model))
 		fields := map[string]bool{}
 		for i := range typ.NumField() {
 			if tag, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ","); tag != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/quota"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,9 +23,7 @@ func TestPodsAreCountedAsUpstream(t *testing.T) {
 	for n := range 3000 {
 		p := randomPod(r)
 		obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got := quota.Pod(tree.Object(obj), time.Now())
 		options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
 		want := quota.List{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/quota"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -50,9 +51,7 @@ func TestStatus(t *testing.T) {
 		{"no bounds any more", `{"spec":{},"status":{"hard":{"pods":"3"},"used":{"pods":"2"}}}`, nil, `{}`},
 	} {
 		var obj tree.Object
-		if err := json.Unmarshal([]byte(row.quota), &obj); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(row.quota), &obj))
 		var used []mvcc.BoundUse
 		for _, n := range row.used {
 			used = append(used, mvcc.BoundUse{Used: n})
@@ -60,9 +59,7 @@ func TestStatus(t *testing.T) {
 		var got string
 		if status := quota.Status(obj, used); status != nil {
 			raw, err := json.Marshal(status)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got = string(raw)
 		}
 		if got != row.want {
@@ -78,12 +75,8 @@ func TestStatus(t *testing.T) {
 func canonical(t *testing.T, text string) string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &v))
 	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }

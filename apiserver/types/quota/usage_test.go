@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/quota"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -18,9 +19,7 @@ import (
 // TestUsage runs testdata/usage.txt: an object, and what it uses or limits.
 func TestUsage(t *testing.T) {
 	raw, err := os.ReadFile("testdata/usage.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	var got string
 	for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func BenchmarkFitConfigMap(b *testing.B) {
@@ -64,9 +66,7 @@ func BenchmarkFitDeployment(b *testing.B) {
 // The good path of Fit allocates nothing.
 func TestFitAllocatesNothing(t *testing.T) {
 	m, err := Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	obj := deployment()
 	m.Default(obj)
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Fit(obj) }); n > 0 {
@@ -94,9 +94,7 @@ func sourceVersions() map[string]string {
 // is built with; generate.sh brings them up to date.
 func TestModelsAreCurrent(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	versions := sourceVersions()
 	if len(versions) != 2 {
 		t.Fatalf("stamps: %v", versions)

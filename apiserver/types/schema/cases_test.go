@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,9 +31,7 @@ func TestCases(t *testing.T) {
 	}
 	for _, path := range files {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var cases []fileCase
 		if err := yaml.UnmarshalStrict(b, &cases); err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -49,9 +48,7 @@ func TestCases(t *testing.T) {
 
 func run(t *testing.T, c fileCase) {
 	m, err := Lookup(c.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	obj := whole(clone(c.Object)).(map[string]any)
 	unknown, err := m.Fit(obj)
 	if c.Error != "" {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestRuleOrder: rules are compiled in the order of their fields, so that an object comes before the
@@ -66,9 +68,7 @@ func TestReaches(t *testing.T) {
 // TestPointer: whether a field is a pointer upstream is found through the items of lists.
 func TestPointer(t *testing.T) {
 	m, err := Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for path, want := range map[string]bool{
 		"spec":                                      false,
 		"spec.replicas":                             true,

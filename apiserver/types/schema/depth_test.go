@@ -4,15 +4,15 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestFitOfDeepObjects: what is said of a value names its path, which must not become a text of
 // 100 KB for each of thousands of values.
 func TestFitOfDeepObjects(t *testing.T) {
 	m, err := Lookup("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	deep := func(levels int) map[string]any {
 		inner := map[string]any{"type": "string"}
 		for range levels {

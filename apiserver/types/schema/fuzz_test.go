@@ -3,6 +3,7 @@ package schema
 import (
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -15,9 +16,7 @@ func FuzzFit(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	m, err := Lookup("io.k8s.api.apps.v1.Deployment")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var obj map[string]any
 		if json.Unmarshal(b, &obj) != nil || obj == nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // noted is a form that says what it was asked.
@@ -51,9 +52,7 @@ func TestForm(t *testing.T) {
 // TestFitKeeping: what is applied keeps its zeros; what was merged, and what is sent, does not.
 func TestFitKeeping(t *testing.T) {
 	m, err := Lookup("io.k8s.api.core.v1.Container")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sent := func() map[string]any {
 		return map[string]any{"stdin": false, "args": []any{}, "image": "", "workingDir": nil, "ports": []any{map[string]any{"hostPort": 0.0}}}
 	}
@@ -66,9 +65,7 @@ func TestFitKeeping(t *testing.T) {
 		t.Errorf("FitKeeping: %s", d)
 	}
 	merged := sent()
-	if err := m.FitMerged(merged, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.FitMerged(merged, nil))
 	if d := cmp.Diff(map[string]any{"ports": []any{map[string]any{}}}, merged); d != "" {
 		t.Errorf("FitMerged: %s", d)
 	}
@@ -81,9 +78,7 @@ func TestFitKeeping(t *testing.T) {
 // is of the template.
 func TestFillLeavesMetadata(t *testing.T) {
 	m, err := Lookup("io.k8s.api.core.v1.PodTemplate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	obj := map[string]any{"template": map[string]any{}}
 	m.Fill(obj)
 	want := map[string]any{"template": map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"containers": nil}}}
@@ -100,9 +95,7 @@ func TestEmptyListsThatStay(t *testing.T) {
 		scalingRules: "policies",
 	} {
 		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		obj := map[string]any{field: []any{}}
 		if m.Fill(obj); !cmp.Equal(obj[field], any([]any{})) {
 			t.Errorf("%s: %v", name, obj)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -42,19 +43,13 @@ func TestStrategicMergeLikeGoStructs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			structs, err := strategicpatch.NewPatchMetaFromStruct(c.data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			m, err := Lookup(c.model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			apply := func(meta strategicpatch.LookupPatchMeta) any {
 				var object, patch map[string]any
 				for text, into := range map[string]*map[string]any{c.object: &object, c.patch: &patch} {
-					if err := json.Unmarshal([]byte(text), into); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, json.Unmarshal([]byte(text), into))
 				}
 				out, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(object, patch, meta)
 				if err != nil {
@@ -72,9 +67,7 @@ func TestStrategicMergeLikeGoStructs(t *testing.T) {
 // TestPatchMetaPaths: what is below a field, and what cannot be, is found as in upstream's structs.
 func TestPatchMetaPaths(t *testing.T) {
 	m, err := Lookup("io.k8s.api.core.v1.Pod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct{ path, name, err string }{
 		{"spec", "PodSpec", ""},
 		{"spec containers", "Container", ""},

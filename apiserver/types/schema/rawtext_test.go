@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	kjson "sigs.k8s.io/json"
 )
 
 // TestRawTexts: texts go to the fields that mean the same, of those first to the one of their place.
 func TestRawTexts(t *testing.T) {
 	model, err := Lookup("io.k8s.api.resource.v1.DeviceClass")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config := func(parameters ...string) string {
 		out := ""
 		for _, p := range parameters {
@@ -35,9 +34,7 @@ func TestRawTexts(t *testing.T) {
 		{"another type at the place", config(`1`), `{"spec":{"config":{"opaque":1}}}`, config(`1`)},
 	} {
 		var obj map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(x.obj), &obj); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(x.obj), &obj))
 		before := meaning(obj)
 		out, err := json.Marshal(model.WithRaw(obj, model.RawTexts([]byte(x.sent))))
 		if err != nil || string(out) != x.want {
@@ -72,9 +69,7 @@ func TestWithinRaw(t *testing.T) {
 		{"io.k8s.api.core.v1.ConfigMap", "data.a", false},
 	} {
 		m, err := Lookup(x.model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := m.WithinRaw(x.path); got != x.want {
 			t.Errorf("%s of %s: %v", x.path, x.model, got)
 		}

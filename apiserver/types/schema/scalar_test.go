@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -103,9 +104,7 @@ func TestFitQuantity(t *testing.T) {
 	}
 	for _, text := range []string{`" 1Gi"`, `"1Gi  "`, `"\u20031Gi"`, "\"\u20031Gi\"", `"1 Gi"`, `"\t1Gi"`, `"  "`} {
 		var decoded string
-		if err := json.Unmarshal([]byte(text), &decoded); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(text), &decoded))
 		var q resource.Quantity
 		wantErr := json.Unmarshal([]byte(text), &q)
 		got, _, err := fitQuantity(decoded)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/must"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -72,13 +73,9 @@ func newOf(v stored) stored { return reflect.New(reflect.TypeOf(v).Elem()).Inter
 func asTree(t *testing.T, v any) map[string]any {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var obj map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &obj); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts(b, &obj))
 	return obj
 }
 
@@ -90,13 +87,9 @@ func TestNoPointerIsEmptied(t *testing.T) {
 		"io.k8s.api.core.v1.Pod":                               `{"spec":{"containers":[]}}`,
 	} {
 		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var sent map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(object), &sent); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(object), &sent))
 		sameAsGo(t, m, upstreamTypes[name], sent)
 	}
 }
@@ -105,9 +98,7 @@ func TestNoPointerIsEmptied(t *testing.T) {
 func TestZeroLikeGoTypes(t *testing.T) {
 	for name, v := range upstreamTypes {
 		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if d := cmp.Diff(asTree(t, newOf(v)), m.Zero()); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
@@ -119,9 +110,7 @@ func TestZeroLikeGoTypes(t *testing.T) {
 func TestFitAndFillLikeGoTypes(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(upstreamTypes)) {
 		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		g := &generator{rand.New(rand.NewPCG(1, 1))}
 		for range 100 {
 			sent := map[string]any{}
@@ -138,9 +127,7 @@ func TestFitAndFillLikeGoTypes(t *testing.T) {
 func sameAsGo(t *testing.T, m *Model, kind stored, sent map[string]any) {
 	t.Helper()
 	b, err := json.Marshal(sent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	read := newOf(kind)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, read); err != nil {
 		t.Fatalf("%s: %v: %s", m.Name, err, b)
@@ -150,9 +137,7 @@ func sameAsGo(t *testing.T, m *Model, kind stored, sent map[string]any) {
 		t.Fatalf("%s: %v: %s", m.Name, err, b)
 	}
 	after := newOf(kind)
-	if err := after.Unmarshal(binary); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, after.Unmarshal(binary))
 	wantRead, wantStored := asTree(t, read), asTree(t, after)
 	got := clone(sent).(map[string]any)
 	if unknown, err := m.Fit(got); err != nil || len(unknown) > 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,14 +63,10 @@ func TestMismatchWords(t *testing.T) {
 			c.model = "io.k8s.api.core.v1.Secret"
 		}
 		m, err := Lookup(c.model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var obj, same map[string]any
 		for _, o := range []*map[string]any{&obj, &same} {
-			if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(c.object), o); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(c.object), o))
 		}
 		want := kjson.UnmarshalCaseSensitivePreserveInts([]byte(c.object), into)
 		_, got := m.Fit(obj)

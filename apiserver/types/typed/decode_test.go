@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -236,9 +237,7 @@ func (g generator) fields(t reflect.Type, m tree.Object, depth int) {
 func TestDecodeReplaces(t *testing.T) {
 	for _, obj := range []tree.Object{{"data": tree.Object{"a": "b"}}, {"data": tree.Object{"a": "b"}, "immutable": nil}} {
 		cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "before"}, Data: map[string]string{"c": "d"}, Immutable: new(bool)}
-		if err := decodeAll(obj, &cm); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, decodeAll(obj, &cm))
 		if want := (corev1.ConfigMap{Data: map[string]string{"a": "b"}}); !reflect.DeepEqual(cm, want) {
 			t.Errorf("%+v", cm)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -248,9 +249,7 @@ func (l *longList) object(t *testing.T, n int, variant string, first int) tree.O
 	prepare(l.name, obj)
 	tree.As(obj["metadata"])["resourceVersion"] = "7"
 	place(obj, l.typ, l.path, elements(l.listField.typ, n, variant, first))
-	if err := l.model.Default(obj); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.model.Default(obj))
 	return obj
 }
 
@@ -291,9 +290,7 @@ func TestLongLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			typ := all[name].(interface{ model() reflect.Type }).model()
 			model, err := schema.Lookup(of[name].res.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var lists []listField
 			listsOf(typ, nil, nil, &lists)
 			left := slices.Clone(bounds[name])

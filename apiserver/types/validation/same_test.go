@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -83,9 +84,7 @@ func TestAsUpstream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := of[name]
 			model, err := schema.Lookup(s.res.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			rules := all[name].(interface {
 				Kind
 				asUpstream
@@ -322,21 +321,15 @@ func sumsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, file := range files {
 		fset := token.NewFileSet()
 		parsed, err := parser.ParseFile(fset, file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, d := range parsed.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
 				var text strings.Builder
-				if err := format.Node(&text, fset, f); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, format.Node(&text, fset, f))
 				sums[f.Name.Name] = fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))[:16]
 			}
 		}

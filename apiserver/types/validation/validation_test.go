@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,9 +38,7 @@ var notStored = []string{
 // subresources that it has.
 func TestEveryKindIsValidated(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	left := Kinds()
 	for _, res := range registry.All() {
 		name := res.CodeName()
@@ -65,13 +64,9 @@ func TestEveryKindIsValidated(t *testing.T) {
 func samples(t testing.TB) map[string]sample {
 	t.Helper()
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := os.ReadFile("../../testdata/kinds/samples.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw = append(raw, moreSamples...)
 	out := map[string]sample{}
 	for docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw))); ; {
@@ -87,27 +82,19 @@ func samples(t testing.TB) map[string]sample {
 			t.Fatal(err)
 		}
 		asJSON, err := yaml.YAMLToJSON(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var obj tree.Object
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &obj); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &obj))
 		for _, res := range registry.All() {
 			if res.GVK().Kind != obj["kind"] || res.GroupVersion().String() != obj["apiVersion"] || Of(res.CodeName()) == nil || res.Conversion != "" {
 				continue
 			}
 			model, err := schema.Lookup(res.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := model.Fit(obj); err != nil {
 				t.Fatal(err)
 			}
-			if err := model.Default(obj); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, model.Default(obj))
 			meta := tree.As(obj["metadata"])
 			if res.Namespaced {
 				meta["namespace"] = "default"

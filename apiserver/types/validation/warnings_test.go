@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -36,9 +37,7 @@ func warningsOf(t *testing.T, resource string, obj, old tree.Object) []string {
 		t.Fatalf("there is no kind %s", resource)
 	}
 	out, err := rules.warnings(obj, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -51,9 +50,7 @@ func warningsOf(t *testing.T, resource string, obj, old tree.Object) []string {
 //	~ text          one warning, whole
 func TestWarnings(t *testing.T) {
 	raw, err := os.ReadFile("testdata/warnings.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, block := range strings.Split("\n"+string(raw), "\n== ")[1:] {
 		title, body, _ := strings.Cut(block, "\n")
 		t.Run(title, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -26,17 +27,11 @@ func TestCostOfHonest(t *testing.T) {
 		})
 	}
 	message, err := addresses.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, _, err := treeOf(&addresses)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	encoded, _, err := Encode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dashboards := bytes.Repeat([]byte(`{\"a\":[1,2],`), 1<<20/13)
 	escaped := append(append([]byte(`{"metadata":{"name":"m"},"data":{"a":"`), dashboards...), `"}}`...)
 	properties := strings.Repeat(`"p":{"type":"object","description":"as long as they are in the mean, or so"},`, 11_000)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -50,10 +51,10 @@ func TestDecodeErrors(t *testing.T) {
 func TestDecodeSameInEveryMedium(t *testing.T) {
 	body := readFile(t, "pod.json")
 	want, err := Decode("application/json; charset=utf-8", []byte(body), pods)
-	ok(t, err)
+	must.OK(t, err)
 	asYAML := "kind: Pod\napiVersion: v1\nmetadata: {name: x, labels: &l {a: b}}\nspec: {nodeSelector: *l, priority: 3}\n"
 	got, err := Decode(YAML, []byte(asYAML), pods)
-	ok(t, err)
+	must.OK(t, err)
 	if !reflect.DeepEqual(got.Object, map[string]any{"kind": "Pod", "apiVersion": "v1",
 		"metadata": map[string]any{"name": "x", "labels": map[string]any{"a": "b"}},
 		"spec":     map[string]any{"nodeSelector": map[string]any{"a": "b"}, "priority": int64(3)}}) {
@@ -61,13 +62,13 @@ func TestDecodeSameInEveryMedium(t *testing.T) {
 	}
 	msg := typedTree(t, pods, want.Object)
 	raw, err := msg.Marshal()
-	ok(t, err)
+	must.OK(t, err)
 	got, err = Decode(Protobuf, appendDocument(nil, "v1", "Pod", raw), pods)
-	ok(t, err)
+	must.OK(t, err)
 	wantValue, _, err := Encode(want.Object)
-	ok(t, err)
+	must.OK(t, err)
 	gotValue, _, err := Encode(got.Object)
-	ok(t, err)
+	must.OK(t, err)
 	if string(gotValue) != string(wantValue) {
 		t.Errorf("protobuf: %s\njson: %s", gotValue, wantValue)
 	}
@@ -76,7 +77,7 @@ func TestDecodeSameInEveryMedium(t *testing.T) {
 func TestDecodeKeepsNothingOfTheBody(t *testing.T) {
 	body := []byte(`{"kind":"Pod","metadata":{"name":"keep"}}`)
 	got, err := Decode("", body, pods)
-	ok(t, err)
+	must.OK(t, err)
 	for i := range body {
 		body[i] = 'x'
 	}
@@ -87,7 +88,7 @@ func TestDecodeKeepsNothingOfTheBody(t *testing.T) {
 
 func TestDuplicates(t *testing.T) {
 	got, err := Decode(JSON, []byte(`{"spec":{"replicas":1,"replicas":2,"c":[{"n":1,"n":2}]}}`), deploys)
-	ok(t, err)
+	must.OK(t, err)
 	if want := []string{`duplicate field "spec.replicas"`, `duplicate field "spec.c[0].n"`}; !reflect.DeepEqual(got.Duplicates, want) {
 		t.Errorf("%q", got.Duplicates)
 	}
@@ -95,7 +96,7 @@ func TestDuplicates(t *testing.T) {
 		t.Error("the last one counts")
 	}
 	got, err = Decode(YAML, []byte("a: 1\na: 2\n"), deploys)
-	ok(t, err)
+	must.OK(t, err)
 	if len(got.Duplicates) != 1 || !strings.Contains(got.Duplicates[0], `key "a" already set in map`) || got.Object["a"] != int64(2) {
 		t.Errorf("%v %q", got.Object, got.Duplicates)
 	}
@@ -118,10 +119,10 @@ func TestYAMLBombs(t *testing.T) {
 func TestDeleteOptionsOfAnyGroup(t *testing.T) {
 	grace := int64(0)
 	raw, err := (&metav1.DeleteOptions{GracePeriodSeconds: &grace}).Marshal()
-	ok(t, err)
+	must.OK(t, err)
 	for _, version := range []string{"v1", "apps/v1", "meta.k8s.io/v1", "example.com/v7"} {
 		got, err := Decode(Protobuf, appendDocument(nil, version, "DeleteOptions", raw), nil)
-		ok(t, err)
+		must.OK(t, err)
 		if got.Object["gracePeriodSeconds"] != int64(0) || got.Object["apiVersion"] != version {
 			t.Errorf("%s: %v", version, got.Object)
 		}
@@ -131,13 +132,9 @@ func TestDeleteOptionsOfAnyGroup(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	body := readFile(f, "pod.json")
 	b, err := Decode(JSON, []byte(body), pods)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	raw, err := typedTree(f, pods, b.Object).Marshal()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(0, []byte(body))
 	f.Add(1, []byte("a: &x {b: 1}\nc: [*x, *x]\n? [1]\n: 2\n"))
 	f.Add(2, appendDocument(nil, "v1", "Pod", raw))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,9 +98,7 @@ func TestNumberOfMessages(t *testing.T) {
 func TestBytesLikeMessages(t *testing.T) {
 	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string][]byte{"k": bytes.Repeat([]byte{0x0a, 0}, 1<<19)}}
 	raw, err := secret.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := checkDepth(appendDocument(nil, "v1", "Secret", raw)); err != nil {
 		t.Error(err)
 	}

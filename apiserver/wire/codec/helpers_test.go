@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -32,14 +33,10 @@ var (
 func stored(t testing.TB, res *kinds.Resource, json string, rev proto.Revision) *mvcc.Version {
 	t.Helper()
 	tree, _, err := parseJSON(json)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	obj := tree.(map[string]any)
 	value, offset, err := EncodeFor(res, obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	meta, _ := obj["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
@@ -51,9 +48,7 @@ func stored(t testing.TB, res *kinds.Resource, json string, rev proto.Revision) 
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(string(b))
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -66,9 +67,7 @@ func compareEncoding(t *testing.T, tree any) {
 	}
 	e := getEncoder()
 	defer putEncoder(e)
-	if err := e.value(tree, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.value(tree, 0))
 	if !bytes.Equal(e.b, want) {
 		t.Fatalf("encoded %s, encoding/json %s", e.b, want)
 	}
@@ -106,13 +105,9 @@ func TestEncodeOrderAndSlot(t *testing.T) {
 	}
 	for _, row := range rows {
 		tree, _, err := parseJSON(row.in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, offset, err := Encode(tree.(map[string]any))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if string(got) != row.want {
 			t.Errorf("encode %s\n got %s\nwant %s", row.in, got, row.want)
 		}

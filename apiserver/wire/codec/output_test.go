@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -41,8 +42,8 @@ func TestCutAnswerIsNotReused(t *testing.T) {
 				t.Fatal("no error")
 			}
 			e, err := NewEventWriter(w, f, configMaps)
-			ok(t, err)
-			ok(t, e.Event("ADDED", items[0], 42))
+			must.OK(t, err)
+			must.OK(t, e.Event("ADDED", items[0], 42))
 			if e.Flush() == nil {
 				t.Fatal("no error")
 			}
@@ -52,11 +53,11 @@ func TestCutAnswerIsNotReused(t *testing.T) {
 			}
 			for range 4 { // others take what is in the pools
 				other := httptest.NewRecorder()
-				ok(t, Respond(other, r, Format{MediaType: JSON, As: AsMetadata, AsVersion: "v1"}).List(configMaps, ListMeta{Revision: 7, Remaining: -1}, items))
+				must.OK(t, Respond(other, r, Format{MediaType: JSON, As: AsMetadata, AsVersion: "v1"}).List(configMaps, ListMeta{Revision: 7, Remaining: -1}, items))
 				e, err := NewEventWriter(other, f, configMaps)
-				ok(t, err)
-				ok(t, e.Event("DELETED", items[0], 43))
-				ok(t, e.Flush())
+				must.OK(t, err)
+				must.OK(t, e.Event("DELETED", items[0], 43))
+				must.OK(t, e.Flush())
 			}
 			for i, b := range w.given {
 				if string(b) != before[i] {

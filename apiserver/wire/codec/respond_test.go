@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
@@ -36,29 +37,19 @@ func samples(t testing.TB) map[*kinds.Resource]*mvcc.Version {
 func upstreamObject(t testing.TB, res *kinds.Resource, v *mvcc.Version) runtime.Object {
 	t.Helper()
 	tree, err := DecodeStored(res, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := newMessage(res.GVK())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	raw, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(raw, m))
 	return m
 }
 
 func upstreamProtobuf(t testing.TB, obj runtime.Object) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := protobuf.NewSerializer(scheme, scheme).Encode(obj, &b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, protobuf.NewSerializer(scheme, scheme).Encode(obj, &b))
 	return b.Bytes()
 }
 
@@ -67,21 +58,15 @@ func TestObjectsInProtobufEqualUpstreams(t *testing.T) {
 		want := upstreamProtobuf(t, upstreamObject(t, res, v))
 		for range 2 { // made, then shared
 			w := httptest.NewRecorder()
-			if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, res, v); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, res, v))
 			if !bytes.Equal(w.Body.Bytes(), want) {
 				t.Errorf("%s: got %q, upstream %q", res.Kind, w.Body, want)
 			}
 		}
 		back, err := Decode(Protobuf, want, res)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var again bytes.Buffer
-		if err := protobuf.NewSerializer(scheme, scheme).Encode(typedTree(t, res, back.Object), &again); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, protobuf.NewSerializer(scheme, scheme).Encode(typedTree(t, res, back.Object), &again))
 		if !bytes.Equal(again.Bytes(), want) {
 			t.Errorf("%s: a protobuf body lost something: %s", res.Kind, cmp.Diff(string(want), again.String()))
 		}
@@ -91,22 +76,16 @@ func TestObjectsInProtobufEqualUpstreams(t *testing.T) {
 func typedTree(t testing.TB, res *kinds.Resource, tree map[string]any) message {
 	t.Helper()
 	raw, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m, err := typed(res.GVK(), raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
 func TestObjectInJSON(t *testing.T) {
 	for res, v := range samples(t) {
 		w := httptest.NewRecorder()
-		if err := Respond(w, request("/"), Format{MediaType: JSON}).Object(201, res, v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Respond(w, request("/"), Format{MediaType: JSON}).Object(201, res, v))
 		prefix := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":`, res.Kind, res.GroupVersion())
 		if got := w.Body.String(); !strings.HasPrefix(got, prefix) || !strings.HasSuffix(got, "}\n") || w.Code != 201 {
 			t.Errorf("%s: %d %s", res.Kind, w.Code, got)
@@ -115,14 +94,10 @@ func TestObjectInJSON(t *testing.T) {
 			t.Errorf("%s: no resourceVersion in %s", res.Kind, w.Body)
 		}
 		var got map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(w.Body.Bytes(), &got))
 		var want map[string]any
 		file := map[string]string{"Pod": "pod.json", "ConfigMap": "configmap.json", "Deployment": "deployment.json", "Event": "event.json"}[res.Kind]
-		if err := json.Unmarshal([]byte(readFile(t, file)), &want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(readFile(t, file)), &want))
 		want["metadata"].(map[string]any)["resourceVersion"] = v.Revision.String()
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", res.Kind, d)
@@ -139,9 +114,7 @@ func TestMovedFieldsAreStoredInTheOtherForm(t *testing.T) {
 	}
 	core := &kinds.Resource{Version: "v1", Kind: "Event", Plural: "events", Namespaced: true}
 	w := httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, core, v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, core, v))
 	if want := upstreamProtobuf(t, upstreamObject(t, core, v)); !bytes.Equal(w.Body.Bytes(), want) {
 		t.Errorf("core event: got %q want %q", w.Body, want)
 	}
@@ -160,14 +133,10 @@ func TestLists(t *testing.T) {
 				objects = append(objects, upstreamObject(t, res, v))
 			}
 			list, err := scheme.New(res.GroupVersion().WithKind(res.ListKindName()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			setList(t, list, listMeta, objects)
 			w := httptest.NewRecorder()
-			if err := Respond(w, request("/"), Format{MediaType: Protobuf}).List(res, meta, items); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, Respond(w, request("/"), Format{MediaType: Protobuf}).List(res, meta, items))
 			list.GetObjectKind().SetGroupVersionKind(res.GroupVersion().WithKind(res.ListKindName()))
 			if !bytes.Equal(w.Body.Bytes(), upstreamProtobuf(t, list)) {
 				t.Errorf("%s: protobuf list of %d differs from upstream's", res.Kind, n)
@@ -183,28 +152,20 @@ func checkJSONList(t *testing.T, res *kinds.Resource, meta ListMeta, items []*mv
 	var parts []string
 	for _, v := range items {
 		value, err := content(res, v, v.Revision)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		parts = append(parts, string(value))
 	}
 	want := fmt.Sprintf(`{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"99","continue":"to\u003cken","remainingItemCount":7},"items":[%s]}`+"\n",
 		res.Kind, res.GroupVersion(), strings.Join(parts, ","))
 	w := httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: JSON}).List(res, meta, items); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: JSON}).List(res, meta, items))
 	if w.Body.String() != want {
 		t.Errorf("%s: JSON list of %d differs", res.Kind, len(items))
 	}
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, []byte(strings.TrimSpace(want)), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Indent(&pretty, []byte(strings.TrimSpace(want)), "", "  "))
 	w = httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: JSON, Pretty: true}).List(res, meta, items); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: JSON, Pretty: true}).List(res, meta, items))
 	if w.Body.String() != pretty.String() {
 		t.Errorf("%s: pretty list of %d: %s", res.Kind, len(items), cmp.Diff(pretty.String(), w.Body.String()))
 	}
@@ -212,13 +173,9 @@ func checkJSONList(t *testing.T, res *kinds.Resource, meta ListMeta, items []*mv
 		return
 	}
 	w = httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: YAML}).List(res, meta, items); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: YAML}).List(res, meta, items))
 	asYAML, err := yaml.JSONToYAML([]byte(want))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !bytes.Equal(w.Body.Bytes(), asYAML) {
 		t.Errorf("%s: YAML list %s", res.Kind, w.Body)
 	}
@@ -231,21 +188,15 @@ func setList(t *testing.T, list runtime.Object, meta metav1.ListMeta, objects []
 		objects = []runtime.Object{}
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": meta, "items": objects})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, list); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(raw, list))
 	// Upstream's items carry no type in protobuf, and none is compared here.
 }
 
 func TestCustomItemsCarryTheirType(t *testing.T) {
 	v := stored(t, widgets, `{"metadata":{"name":"w","namespace":"n"},"spec":{"size":1}}`, 5)
 	w := httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: JSON}).List(widgets, ListMeta{Revision: 6, Remaining: -1}, []*mvcc.Version{v}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: JSON}).List(widgets, ListMeta{Revision: 6, Remaining: -1}, []*mvcc.Version{v}))
 	const want = `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"6"},"items":[` +
 		`{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"w","namespace":"n","resourceVersion":"5"},"spec":{"size":1}}]}` + "\n"
 	if w.Body.String() != want {
@@ -258,28 +209,20 @@ func TestMetadataForms(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		f := Format{MediaType: JSON, As: AsMetadata, AsVersion: version}
 		w := httptest.NewRecorder()
-		if err := Respond(w, request("/"), f).Object(200, configMaps, v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Respond(w, request("/"), f).Object(200, configMaps, v))
 		var p metav1.PartialObjectMetadata
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(w.Body.Bytes(), &p))
 		if p.Kind != "PartialObjectMetadata" || p.APIVersion != "meta.k8s.io/"+version || p.Name != "settings" || len(p.ManagedFields) != 1 {
 			t.Errorf("%s: %s", version, w.Body)
 		}
 		f.MediaType = Protobuf
 		w = httptest.NewRecorder()
-		if err := Respond(w, request("/"), f).Object(200, configMaps, v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Respond(w, request("/"), f).Object(200, configMaps, v))
 		if want := upstreamProtobuf(t, &p); !bytes.Equal(w.Body.Bytes(), want) {
 			t.Errorf("%s: got %q want %q", version, w.Body, want)
 		}
 		w = httptest.NewRecorder()
-		if err := Respond(w, request("/"), f).List(configMaps, ListMeta{Revision: 9, Remaining: -1}, []*mvcc.Version{v, v}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Respond(w, request("/"), f).List(configMaps, ListMeta{Revision: 9, Remaining: -1}, []*mvcc.Version{v, v}))
 		listGVK := schema.GroupVersionKind{Group: "meta.k8s.io", Version: version, Kind: "PartialObjectMetadataList"}
 		var list runtime.Object = &metav1.PartialObjectMetadataList{
 			ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []metav1.PartialObjectMetadata{p, p}}
@@ -327,9 +270,7 @@ func TestGzipAboveTheLimit(t *testing.T) {
 		plain, packed := httptest.NewRecorder(), httptest.NewRecorder()
 		for w, encoding := range map[*httptest.ResponseRecorder]string{plain: "", packed: row.encoding} {
 			r := request("/", "Accept-Encoding", encoding)
-			if err := Respond(w, r, Format{MediaType: JSON}).List(configMaps, ListMeta{Remaining: -1}, items); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, Respond(w, r, Format{MediaType: JSON}).List(configMaps, ListMeta{Remaining: -1}, items))
 		}
 		body := packed.Body.Bytes()
 		if got := packed.Header().Get("Content-Encoding") == "gzip"; got != row.gzip || got != (packed.Header().Get("Vary") == "Accept-Encoding") {
@@ -338,9 +279,7 @@ func TestGzipAboveTheLimit(t *testing.T) {
 		}
 		if row.gzip {
 			z, err := gzip.NewReader(packed.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if body, err = io.ReadAll(z); err != nil {
 				t.Fatal(err)
 			}
@@ -368,9 +307,7 @@ func TestTables(t *testing.T) {
 	for policy, object := range objects {
 		f := Format{MediaType: JSON, As: AsTable, AsVersion: "v1", IncludeObject: policy}
 		w := httptest.NewRecorder()
-		if err := Respond(w, request("/"), f).List(widgets, ListMeta{Revision: 8, Remaining: -1}, []*mvcc.Version{v}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Respond(w, request("/"), f).List(widgets, ListMeta{Revision: 8, Remaining: -1}, []*mvcc.Version{v}))
 		row := `{"cells":["w",3],"object":` + object + `}`
 		want := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"8"},"columnDefinitions":` + columns + `,"rows":[` + row + `]}` + "\n"
 		if got := w.Header().Get("Content-Type"); w.Body.String() != want || got != JSON {
@@ -378,20 +315,14 @@ func TestTables(t *testing.T) {
 		}
 		w = httptest.NewRecorder()
 		tree, err := DecodeStored(widgets, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Respond(w, request("/"), f).Tree(200, widgets, tree); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, Respond(w, request("/"), f).Tree(200, widgets, tree))
 		if want := strings.Replace(want, `"8"`, `"5"`, 1); w.Body.String() != want {
 			t.Errorf("%s tree: got %s want %s", policy, w.Body, want)
 		}
 	}
 	w := httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: JSON, As: AsTable, AsVersion: "v1beta1"}).List(widgets, ListMeta{Revision: 8, Remaining: -1}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: JSON, As: AsTable, AsVersion: "v1beta1"}).List(widgets, ListMeta{Revision: 8, Remaining: -1}, nil))
 	if !strings.HasSuffix(w.Body.String(), `"rows":[]}`+"\n") || !strings.Contains(w.Body.String(), "meta.k8s.io/v1beta1") {
 		t.Errorf("empty table: %s", w.Body)
 	}
@@ -426,20 +357,14 @@ func TestTreesKeepWhatTheySay(t *testing.T) {
 	tree := map[string]any{"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": map[string]any{"replicas": int64(2)},
 		"metadata": map[string]any{"resourceVersion": "12", "name": "web"}}
 	w := httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: JSON}).Tree(200, deploys, tree); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: JSON}).Tree(200, deploys, tree))
 	if want := `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","resourceVersion":"12"},"spec":{"replicas":2}}` + "\n"; w.Body.String() != want {
 		t.Errorf("got %s want %s", w.Body, want)
 	}
 	w = httptest.NewRecorder()
-	if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Tree(200, deploys, tree); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Respond(w, request("/"), Format{MediaType: Protobuf}).Tree(200, deploys, tree))
 	b, err := Decode(Protobuf, w.Body.Bytes(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if b.Object["kind"] != "Scale" || b.Object["spec"].(map[string]any)["replicas"] != int64(2) {
 		t.Errorf("%v", b.Object)
 	}

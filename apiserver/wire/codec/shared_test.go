@@ -16,6 +16,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"sigs.k8s.io/yaml"
@@ -64,24 +65,16 @@ func TestSharedEvents(t *testing.T) {
 				v := random(t, configMaps, size)
 				var want []byte // from messages, which are collected
 				m, err := NewMessageWriter(func(b []byte) error { want = append(want, b...); return nil }, Format{MediaType: media}, configMaps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				w := newPieces()
 				e, err := NewEventWriter(w, Format{MediaType: media}, configMaps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				for _, rev := range []proto.Revision{42, 42, 43} { // the last one is put together
 					for _, to := range []*EventWriter{m, e} {
-						if err := to.Event("MODIFIED", v, rev); err != nil {
-							t.Fatal(err)
-						}
+						must.OK(t, to.Event("MODIFIED", v, rev))
 					}
 				}
-				if err := errors.Join(e.Bookmark(44, false), m.Bookmark(44, false), e.Flush()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, errors.Join(e.Bookmark(44, false), m.Bookmark(44, false), e.Flush()))
 				got := w.Body.Bytes()
 				if media == Protobuf {
 					got = unframed(t, got)
@@ -110,9 +103,7 @@ func TestSharedEventCut(t *testing.T) {
 		w := newPieces()
 		w.fails = fails
 		e, err := NewEventWriter(w, Format{MediaType: JSON}, configMaps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := e.Event("ADDED", v, 42); !errors.Is(err, errCut) {
 			t.Errorf("write %d: %v", fails, err)
 		}
@@ -157,9 +148,7 @@ func checkSharedBody(t *testing.T, f Format, zips bool, want []byte, v *mvcc.Ver
 	if zips {
 		r.Header.Set("Accept-Encoding", "gzip")
 	}
-	if err := answer(Respond(w, r, f)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, answer(Respond(w, r, f)))
 	got := w.Body.Bytes()
 	length := w.Header().Get("Content-Length")
 	if length != "" && length != strconv.Itoa(len(got)) {
@@ -168,9 +157,7 @@ func checkSharedBody(t *testing.T, f Format, zips bool, want []byte, v *mvcc.Ver
 	zipped := w.Header().Get("Content-Encoding") == "gzip"
 	if zipped {
 		z, err := gzip.NewReader(w.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got, err = io.ReadAll(z); err != nil {
 			t.Fatal(err)
 		}
@@ -200,13 +187,9 @@ func checkSharedBody(t *testing.T, f Format, zips bool, want []byte, v *mvcc.Ver
 func canonical(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var tree any
-	if err := json.Unmarshal(text, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &tree))
 	out, err := json.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -216,9 +199,7 @@ func objectBody(t *testing.T, f Format, res *kinds.Resource, v *mvcc.Version) []
 		return append(append(appendType(nil, res.Kind, res.Group, res.Version), v.Value()[1:]...), '\n')
 	}
 	msg, err := marshaled(res.GVK(), v.Value())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return appendDocument(nil, "v1", res.Kind, msg)
 }
 
@@ -240,9 +221,7 @@ func listBody(t *testing.T, f Format, res *kinds.Resource, items []*mvcc.Version
 		return b
 	}
 	msg, err := marshaled(configMaps.GroupVersion().WithKind("ConfigMapList"), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return appendDocument(nil, "v1", "ConfigMapList", msg)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,9 +87,7 @@ func TestDecodeTypedAsUpstream(t *testing.T) {
 func TestDecodeTypedProtobuf(t *testing.T) {
 	want := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "u", Groups: []string{"g"}}}
 	message, err := want.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	whole := appendDocument(nil, "authorization.k8s.io/v1", "SubjectAccessReview", message)
 	var got authorizationv1.SubjectAccessReview
 	if _, _, err := DecodeTyped(Protobuf, whole, reviewResource, &got, true, asReview); err != nil || !equality.Semantic.DeepEqual(got, want) {

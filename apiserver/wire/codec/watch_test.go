@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,37 +21,26 @@ func watched(t *testing.T, f Format, res *kinds.Resource, run func(*EventWriter)
 	t.Helper()
 	w := httptest.NewRecorder()
 	e, err := NewEventWriter(w, f, res)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if w.Flushed {
 		t.Error("the headers were sent alone")
 	}
 	run(e)
-	if err := e.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Flush())
 	if !w.Flushed {
 		t.Error("nothing was sent")
 	}
 	return w
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestWatchFrames(t *testing.T) {
 	v := stored(t, widgets, `{"metadata":{"name":"w"},"spec":{"a":1}}`, 9)
 	run := func(e *EventWriter) {
-		ok(t, e.Event("ADDED", v, 9))
-		ok(t, e.Event("DELETED", v, 1000))
-		ok(t, e.Bookmark(12746, true))
-		ok(t, e.Bookmark(12747, false))
-		ok(t, e.Error(status.From(status.WatchTooOld(1, 100))))
+		must.OK(t, e.Event("ADDED", v, 9))
+		must.OK(t, e.Event("DELETED", v, 1000))
+		must.OK(t, e.Bookmark(12746, true))
+		must.OK(t, e.Bookmark(12747, false))
+		must.OK(t, e.Error(status.From(status.WatchTooOld(1, 100))))
 	}
 	const statusFrame = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (100)","reason":"Expired","code":410}}` + "\n"
 	table := func(columns string) string {
@@ -60,7 +50,7 @@ func TestWatchFrames(t *testing.T) {
 		return strings.NewReplacer("REV", rev, "NAME", name, "OBJ", obj).Replace(frame)
 	}
 	tt, err := newTable(widgets)
-	ok(t, err)
+	must.OK(t, err)
 	head := string(tt.head(nil, "v1", ListMeta{Remaining: -1}, true))
 	columns := head[strings.Index(head, `[{"name"`):strings.Index(head, `,"rows"`)]
 	rows := []struct {
@@ -99,10 +89,10 @@ func TestWatchFramesInProtobuf(t *testing.T) {
 	v := stored(t, pods, readFile(t, "pod.json"), 41)
 	for _, f := range []Format{{MediaType: Protobuf}, {MediaType: Protobuf, As: AsMetadata, AsVersion: "v1"}} {
 		w := watched(t, f, pods, func(e *EventWriter) {
-			ok(t, e.Event("MODIFIED", v, 41))
-			ok(t, e.Event("DELETED", v, 77))
-			ok(t, e.Bookmark(80, true))
-			ok(t, e.Error(status.From(status.ListTooOld())))
+			must.OK(t, e.Event("MODIFIED", v, 41))
+			must.OK(t, e.Event("DELETED", v, 77))
+			must.OK(t, e.Bookmark(80, true))
+			must.OK(t, e.Error(status.From(status.ListTooOld())))
 		})
 		if got := w.Header().Get("Content-Type"); got != "application/vnd.kubernetes.protobuf;stream=watch" {
 			t.Errorf("content type %q", got)
@@ -114,14 +104,14 @@ func TestWatchFramesInProtobuf(t *testing.T) {
 			frame := raw[4 : 4+size]
 			raw = raw[4+size:]
 			var ev metav1.WatchEvent
-			ok(t, ev.Unmarshal(frame))
+			must.OK(t, ev.Unmarshal(frame))
 			again, err := ev.Marshal()
-			ok(t, err)
+			must.OK(t, err)
 			if !bytes.Equal(again, frame) {
 				t.Errorf("%s: frame %q, upstream %q", x.event, frame, again)
 			}
 			obj, _, err := protobuf.NewSerializer(scheme, scheme).Decode(ev.Object.Raw, nil, nil)
-			ok(t, err)
+			must.OK(t, err)
 			if ev.Type != x.event {
 				t.Errorf("event %s, want %s", ev.Type, x.event)
 			}
@@ -146,7 +136,7 @@ func checkType(t *testing.T, f Format, event string, obj runtime.Object) {
 		want = "PartialObjectMetadata"
 	}
 	gvks, _, err := scheme.ObjectKinds(obj)
-	ok(t, err)
+	must.OK(t, err)
 	if gvks[0].Kind != want {
 		t.Errorf("%s: object is %v, want %s", event, gvks[0], want)
 	}

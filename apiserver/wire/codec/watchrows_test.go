@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/types/printers"
+	"github.com/quorate/quorate/internal/must"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,21 +28,21 @@ func TestTableRowsAreShared(t *testing.T) {
 	v := stored(t, widgets, `{"metadata":{"name":"w","creationTimestamp":"2026-01-01T00:00:00Z"}}`, 9)
 	made := 0
 	printer, err := printers.Of(widgets)
-	ok(t, err)
+	must.OK(t, err)
 	rows := rowPrinter(countedRows{printer, &made})
 	now := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
 	send := func(f Format, rev int) string {
 		t.Helper()
 		w := httptest.NewRecorder()
 		e, err := NewEventWriter(w, f, widgets)
-		ok(t, err)
+		must.OK(t, err)
 		e.table.rows = rows
 		e.clock = func() time.Time { return now }
-		ok(t, e.Event("MODIFIED", v, v.Revision))
+		must.OK(t, e.Event("MODIFIED", v, v.Revision))
 		if rev != 9 {
-			ok(t, e.Event("DELETED", v, 10))
+			must.OK(t, e.Event("DELETED", v, 10))
 		}
-		ok(t, e.Flush())
+		must.OK(t, e.Flush())
 		return w.Body.String()
 	}
 	f := Format{MediaType: JSON, As: AsTable, AsVersion: "v1", IncludeObject: metav1.IncludeMetadata}
@@ -78,7 +79,7 @@ func TestAges(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tt := &table{rows: fixedRows{"a", printers.Ageing{Since: since}, int64(2), printers.Ageing{Before: `3 "(`, Since: since, After: " ago)\n"}, nil}}
 	row, err := tt.cellsOf(nil)
-	ok(t, err)
+	must.OK(t, err)
 	for after, want := range map[time.Duration]string{
 		time.Second:   `["a","1s",2,"3 \"(1s ago)\n",null]`,
 		3 * time.Hour: `["a","3h",2,"3 \"(3h ago)\n",null]`,

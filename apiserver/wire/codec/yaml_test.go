@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
@@ -33,18 +34,18 @@ func TestYAMLAsUpstream(t *testing.T) {
 					f, w := f, httptest.NewRecorder()
 					f.MediaType = medium
 					if n < 0 {
-						ok(t, Respond(w, request("/"), f).Object(http.StatusOK, res, v))
+						must.OK(t, Respond(w, request("/"), f).Object(http.StatusOK, res, v))
 					} else {
 						items := make([]*mvcc.Version, n)
 						for i := range items {
 							items[i] = v
 						}
-						ok(t, Respond(w, request("/"), f).List(res, meta, items))
+						must.OK(t, Respond(w, request("/"), f).List(res, meta, items))
 					}
 					return w.Body.String()
 				}
 				want, err := yaml.JSONToYAML([]byte(write(JSON)))
-				ok(t, err)
+				must.OK(t, err)
 				if got := write(YAML); got != string(want) {
 					t.Errorf("%s, form %v, %d items:\n%s\nwant\n%s", res.Kind, f.As, n, got, want)
 				}
@@ -76,7 +77,7 @@ func TestYAMLIsNotThereAsAWhole(t *testing.T) {
 	}
 	meta := ListMeta{Revision: 1, Remaining: -1}
 	w := &firsts{ResponseRecorder: httptest.NewRecorder()}
-	ok(t, Respond(w, request("/"), Format{MediaType: YAML}).List(configMaps, meta, items))
+	must.OK(t, Respond(w, request("/"), Format{MediaType: YAML}).List(configMaps, meta, items))
 	if w.Body.Len() < 200*(100<<10) || w.largest > 1<<20 {
 		t.Errorf("%d bytes came in pieces of up to %d", w.Body.Len(), w.largest)
 	}
@@ -103,11 +104,11 @@ func TestYAMLTakesTurns(t *testing.T) {
 	if err := write(2 * smallYAML); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a large one: %v", err)
 	}
-	ok(t, write(100))
+	must.OK(t, write(100))
 	for range yamlAtOnce {
 		<-yamlPlaces
 	}
-	ok(t, write(2*smallYAML))
+	must.OK(t, write(2*smallYAML))
 	if len(yamlPlaces) != 0 {
 		t.Errorf("%d places are taken", len(yamlPlaces))
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -34,13 +35,9 @@ func FuzzDeleteOptions(f *testing.F) {
 			t.Fatal(errs)
 		}
 		raw, err := o.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var again metav1.DeleteOptions
-		if err := again.Unmarshal(raw); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, again.Unmarshal(raw))
 	})
 }
 

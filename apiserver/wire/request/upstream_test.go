@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -50,9 +51,7 @@ func TestInfoAsUpstream(t *testing.T) {
 								t.Fatalf("%s %s is refused", method, r.URL)
 							}
 							u, err := factory.NewRequestInfo(r)
-							if err != nil {
-								t.Fatal(err)
-							}
+							must.OK(t, err)
 							got := upstream.RequestInfo{
 								IsResourceRequest: i.IsResource, Path: i.Path, Verb: i.Verb, APIGroup: i.Group, APIVersion: i.Version,
 								Namespace: i.Namespace, Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
@@ -141,9 +140,7 @@ func TestOptionsAsUpstream(t *testing.T) {
 		}
 		raw = strings.TrimPrefix(raw, strings.Repeat("&", random.IntN(2)))
 		parsed, err := url.ParseQuery(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		verb := all[random.IntN(len(all))]
 		want, wantDelete, wantErr := upstreamOptions(verb, parsed)
 		var got Options

@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestVerbs: every verb that kinds have is known to the steps of a request, and nothing else is.
 func TestVerbs(t *testing.T) {
 	builtin, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	had := map[string]bool{}
 	for _, name := range kinds.AllVerbs {
 		had[name] = true

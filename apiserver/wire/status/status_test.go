@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -115,20 +116,14 @@ func TestWire(t *testing.T) {
 	var b strings.Builder
 	for _, x := range onTheWire() {
 		raw, err := json.Marshal(x.s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprintf(&b, "%s\n%s\n\n", x.name, raw)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := strings.Split(string(raw), "\n\n")
 	got := strings.Split(b.String(), "\n\n")
 	if len(got) != len(want) {

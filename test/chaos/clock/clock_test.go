@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const program = `package main
@@ -34,37 +36,23 @@ func main() {
 func TestMovable(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module clocktest\n\ngo 1.26\n", "main.go": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	bin := filepath.Join(dir, "program")
-	if err := Build(dir, ".", bin, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Build(dir, ".", bin, t.TempDir()))
 	c, err := New(filepath.Join(dir, "offset"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	cmd := exec.CommandContext(t.Context(), bin)
 	cmd.Env = append(os.Environ(), Variable+"="+c.Path())
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	for _, offset := range []time.Duration{0, time.Hour, -time.Hour, 90*time.Minute + 999999999, -1, 0} {
-		if err := c.Set(offset); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.Set(offset))
 		fmt.Fprintln(in)
 		var wall, mono int64
 		if _, err := fmt.Fscan(lines, &wall, &mono); err != nil {
@@ -78,7 +66,5 @@ func TestMovable(t *testing.T) {
 		}
 	}
 	in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Wait())
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func needRoot(t *testing.T) {
@@ -30,23 +32,17 @@ func TestSwitch(t *testing.T) {
 	hosts := map[netip.Addr]*Host{}
 	for _, addr := range []netip.Addr{a, b} {
 		h, err := New(Options{Network: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer h.Close()
-		if err := s.Plug(h, addr); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Plug(h, addr))
 		hosts[addr] = h
 	}
 	defer s.Close()
 	var l net.Listener
-	if err := hosts[b].Do(func() (err error) {
+	must.OK(t, hosts[b].Do(func() (err error) {
 		l, err = net.Listen("tcp4", b.String()+":1000")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer l.Close()
 	go func() {
 		for {
@@ -58,9 +54,7 @@ func TestSwitch(t *testing.T) {
 		}
 	}()
 	conn, err := hosts[a].Dial(t.Context(), "tcp4", b.String()+":1000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	echo := func() error {
 		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
@@ -70,9 +64,7 @@ func TestSwitch(t *testing.T) {
 		_, err := io.ReadFull(conn, make([]byte, 1))
 		return err
 	}
-	if err := echo(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, echo())
 	s.Set(a, b, Link{NoDial: true})
 	if err := echo(); err != nil {
 		t.Fatalf("on an open connection where none is opened: %v", err)
@@ -100,9 +92,7 @@ func TestSwitch(t *testing.T) {
 	// business: as many echoes as it takes until all have happened.
 	var c Counts
 	for range 500 {
-		if err := echo(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, echo())
 		if c = s.Counts(); c.Lost > 0 && c.Duplicated > 0 && c.Reordered > 0 && c.Delayed > 0 {
 			break
 		}
@@ -117,28 +107,18 @@ func TestSwitch(t *testing.T) {
 func TestProcessesDie(t *testing.T) {
 	needRoot(t)
 	h, err := New(Options{Network: true, Mounts: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out strings.Builder
 	list := exec.Command("cat", "/proc/net/dev")
 	list.Stdout = &out
-	if err := h.Start(list); err != nil {
-		t.Fatal(err)
-	}
-	if err := list.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.Start(list))
+	must.OK(t, list.Wait())
 	if lines := strings.Count(out.String(), ":"); lines != 1 {
 		t.Errorf("a host without a switch has only lo, not\n%s", out.String())
 	}
 	sleep := exec.Command("sleep", "1000")
-	if err := h.Start(sleep); err != nil {
-		t.Fatal(err)
-	}
-	if err := sleep.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.Start(sleep))
+	must.OK(t, sleep.Process.Signal(syscall.SIGSTOP))
 	h.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- sleep.Wait() }()

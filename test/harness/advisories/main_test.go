@@ -7,28 +7,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 func day(t *testing.T, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return at
 }
 
 // TestReport: only advisories of which a function is called count.
 func TestReport(t *testing.T) {
 	f, err := os.Open("testdata/report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	got, err := parseReport(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := &report{goVersion: "go1.26.8", reached: []reached{{
 		id: "GO-2026-0001", summary: "A loop in http2", module: "stdlib", at: "v1.26.8", fixed: "v1.26.9",
 		function: "net/http.Transport.RoundTrip", from: "example.com/here/hooks.Call",
@@ -68,9 +64,7 @@ func TestAccepted(t *testing.T) {
 // TestAcceptedFile: the real file can be read.
 func TestAcceptedFile(t *testing.T) {
 	text, err := os.ReadFile("accepted.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := parseAccepted(string(text)); err != nil {
 		t.Error(err)
 	}
@@ -119,9 +113,7 @@ func TestCompare(t *testing.T) {
 				return text
 			}
 			accepted, err := parseAccepted(q.accepted)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r := &report{goVersion: orElse(q.running, "go1.26.8"), reached: q.found}
 			got := strings.Join(compare(r, accepted, orElse(q.least, "go1.26.0"), day(t, orElse(q.now, "2026-12-01"))), "\n")
 			if got != q.want {
@@ -148,9 +140,7 @@ func TestOldGo(t *testing.T) {
 // TestDatabase: the indexes name every advisory, and each module once for it.
 func TestDatabase(t *testing.T) {
 	dir := t.TempDir()
-	if err := buildDatabase("testdata/osv", dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, buildDatabase("testdata/osv", dir))
 	for name, want := range map[string]string{
 		"index/db.json": `{"modified":"2026-05-01T10:00:00Z"}`,
 		"index/modules.json": `[{"path":"golang.org/x/net","vulns":[{"id":"GO-2026-0001","modified":"2026-03-01T10:00:00Z"},{"id":"GO-2026-0002","modified":"2026-05-01T10:00:00Z"}]},` +
@@ -179,9 +169,7 @@ func TestDatabaseOfNothing(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for file, text := range files {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 		}
 		if err := buildDatabase(dir, t.TempDir()); err == nil {
 			t.Errorf("%s: no error", name)

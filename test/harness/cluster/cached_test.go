@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestMain gives the harness to the child of TestChangedBinary alone: nothing else here needs a program.
@@ -26,13 +28,9 @@ func TestChangedBinary(t *testing.T) {
 		t.Skip("this is the child")
 	}
 	root, err := Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	dir := filepath.Join(root, ".cache")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	if dir, err = os.MkdirTemp(dir, "changed-"); err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +38,10 @@ func TestChangedBinary(t *testing.T) {
 	program := filepath.Join(dir, "quorate")
 	write := func(text string, age time.Duration) {
 		t.Helper()
-		if err := os.WriteFile(program, []byte("#!/bin/sh\necho "+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(program, []byte("#!/bin/sh\necho "+text+"\n"), 0o755))
 		// The go command caches nothing that depends on a file younger than two seconds.
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(program, then, then); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(program, then, then))
 	}
 	cached := func() bool {
 		t.Helper()
@@ -65,13 +59,9 @@ func TestChangedBinary(t *testing.T) {
 	input := filepath.Join(dir, "input")
 	change := func(age time.Duration) {
 		t.Helper()
-		if err := os.WriteFile(input, []byte(age.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(input, []byte(age.String()), 0o600))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(input, then, then); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(input, then, then))
 	}
 	change(time.Hour)
 	write("one", time.Hour)
@@ -97,13 +87,9 @@ func TestChangedBinary(t *testing.T) {
 // TestSources: the results of a run that builds its own program depend on the files of that program.
 func TestSources(t *testing.T) {
 	root, err := Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files, err := sourcesOf(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []string{"cmd/quorate/main.go", "raftstore/store.go", "apiserver/types/kinds/data/core.yaml", "go.mod"} {
 		if !slices.Contains(files, filepath.Join(root, want)) {
 			t.Errorf("%s is not one of the %d sources", want, len(files))

@@ -1,6 +1,10 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/quorate/quorate/internal/must"
+)
 
 // TestPortsAreHandedOutOnce: not again before the end of the process that has them, and
 // not to another one, which finds the block's name taken.
@@ -9,9 +13,7 @@ func TestPortsAreHandedOutOnce(t *testing.T) {
 	for i := range 100 {
 		n := 1 + i%21
 		p, err := FreePorts(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for port := p; port < p+n; port++ {
 			for _, x := range []int{port, port + peerPorts} {
 				if taken[x] {

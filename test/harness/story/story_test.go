@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // echo is the server that the stories of testdata are told to.
@@ -80,9 +82,7 @@ func teller(t *testing.T) Send {
 	server := httptest.NewServer(echo())
 	t.Cleanup(server.Close)
 	to, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host != "" || r.URL.Scheme != "" {
 			t.Errorf("a request has the host %s", r.URL)
@@ -125,9 +125,7 @@ var outcome = regexp.MustCompile(`(?m)^=> (.+)$`)
 func TestLanguage(t *testing.T) {
 	for _, name := range []string{"holds.txt", "fails.txt", "mistakes.txt"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		blocks := strings.Split("\n"+string(raw), "\n-- ")[1:]
 		if len(blocks) < 8 {
 			t.Fatalf("%s has %d stories: is it read?", name, len(blocks))
@@ -184,9 +182,7 @@ func TestHeadings(t *testing.T) {
 		{"# Only a comment.\n", "f.txt: there is no story"},
 	} {
 		t.Chdir(t.TempDir())
-		if err := os.WriteFile("f.txt", []byte(x.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile("f.txt", []byte(x.text), 0o600))
 		stories, err := Language{}.Stories("f.txt")
 		var got []string
 		for _, s := range stories {
@@ -209,13 +205,9 @@ func TestHeadings(t *testing.T) {
 func TestStoryFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := "> POST /echo\n${ns}\n< 200\n~ POST\n$word (own)\n"
-	if err := os.WriteFile("create.txt", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile("create.txt", []byte(text), 0o600))
 	s, err := Language{}.Story("create.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Name != "create" || s.Title != "" {
 		t.Errorf("it is called %s, %s", s.Name, s.Title)
 	}

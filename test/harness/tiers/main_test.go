@@ -7,19 +7,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestTiers: every package with tests has a tier, every line of tiers.txt has packages, and a make
 // target runs every tier.
 func TestTiers(t *testing.T) {
 	packages, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	makefile, err := os.ReadFile("../../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ran []string
 	for _, call := range regexp.MustCompile(`\$\(call run_tier,([^,]*),`).FindAllStringSubmatch(string(makefile), -1) {
 		ran = append(ran, strings.Fields(call[1])...)
@@ -93,9 +91,7 @@ func TestMatches(t *testing.T) {
 func TestScan(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("a.go", "package a\nfunc TestNot() {}\n")
 	write("a_test.go", `package a
@@ -107,9 +103,7 @@ func TestC(t *testing.T) {}
 func (x) TestD() {}
 `)
 	var p testPackage
-	if err := p.scan(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.scan(dir))
 	if p.concurrent || !slices.Equal(p.tests, []string{"TestA", "TestB", "TestC"}) || !slices.Equal(p.long, []string{"TestA", "TestB"}) {
 		t.Errorf("%+v", p)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/history"
 )
 
@@ -19,9 +20,7 @@ func TestManyOverlap(t *testing.T) {
 		fmt.Fprintf(&text, "op c%d n1 get c MostRecent %d..%d refused 404\n", i+3, i+2, i+1002)
 	}
 	h, _, err := history.Parse(text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if v := All(h); !v.OK() {
 		t.Errorf("broken: %q", v.Checks())
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/history"
 )
 
@@ -19,13 +20,9 @@ func TestText(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			h, expected, err := history.Parse(string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			v := All(h)
 			found := make([]bool, len(expected))
 			for _, x := range v.Violations {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 var (
@@ -34,18 +36,12 @@ func TestCampaign(t *testing.T) {
 		t.Skip("it needs a kube-apiserver: make judge-differential")
 	}
 	known, err := readKnown("known.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, err := poolOf(*ofPool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := startBoth(t)
 	w, err := prepare(t.Context(), b, p, t.Logf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if *record == 0 && *reviewed {
 		b.reviewers = newReviewers(t, b)
 	}
@@ -54,9 +50,7 @@ func TestCampaign(t *testing.T) {
 		return
 	}
 	if *record > 0 {
-		if err := w.record(t.Context(), b, 1, *record); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.record(t.Context(), b, 1, *record))
 		return
 	}
 	r := newReport(known)
@@ -73,9 +67,7 @@ func TestCampaign(t *testing.T) {
 	to := io.Writer(os.Stdout)
 	if *reportTo != "" {
 		f, err := os.Create(*reportTo)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
 		to = f
 	}
@@ -138,9 +130,7 @@ func show(t *testing.T, b both, w *world) {
 		q := w.request(seed, index)
 		fmt.Printf("\n=== %s: %s\n%s %s %s\n%s\n%s\n", id, q.origin, q.method, q.path, q.contentType, describe(q.changes), q.there)
 		there, here, err := b.send(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Printf("--- kube-apiserver: %d %v\n%s\n--- Quorate: %d %v\n%s\n--- differences\n", there.code, there.warnings, there.body, here.code, here.warnings, here.body)
 		for category, lines := range b.compare(q, there, here).differ {
 			for _, l := range lines {

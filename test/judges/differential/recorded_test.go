@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // recording is what kube-apiserver answered to the first requests of a seed, with all that they
@@ -195,22 +196,14 @@ func TestRecorded(t *testing.T) {
 
 func (p *pool) testRecorded(t *testing.T) {
 	known, err := readKnown("known.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rec, err := p.recording()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	here := startQuorate(t)
 	w, err := rec.world(t.Context(), p, here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	open, err := p.readOpen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := newReport(known)
 	var differs []string
 	for i, there := range rec.Answers {
@@ -223,9 +216,7 @@ func (p *pool) testRecorded(t *testing.T) {
 		}
 		q.later = time.Since(rec.At)
 		a, err := here.send(t.Context(), q.method, q.path, q.contentType, q.here)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		id := fmt.Sprintf("%d:%d", rec.Seed, i)
 		o := compare(q, &answer{there.Code, there.Warnings, there.Body}, a)
 		before := r.differ()
@@ -245,9 +236,7 @@ func (p *pool) testRecorded(t *testing.T) {
 	}
 	if *update {
 		text := "# Requests whose answers differ and should not, yet: go test -run TestRecorded ./test/judges/differential -args -update\n" + strings.Join(differs, "\n") + "\n"
-		if err := os.WriteFile(p.open, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(p.open, []byte(text), 0o644))
 	}
 	t.Logf("%d answers, of which %d differ and should not", len(rec.Answers), len(open))
 }

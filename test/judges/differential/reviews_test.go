@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // requestOf is the key of the user's extra values that names the request. Webhooks see it, and
@@ -51,9 +53,7 @@ func newReviewers(t *testing.T, b both) *reviewers {
 			}
 			path := "/apis/admissionregistration.k8s.io/v1/" + strings.ToLower(kind) + "s"
 			a, err := to.send(t.Context(), http.MethodPost, path, "application/json", encode(config))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if a.code != http.StatusCreated {
 				t.Fatalf("%s: POST %s: %d %s", to.name, path, a.code, a.body)
 			}
@@ -71,9 +71,7 @@ func (v *reviewers) await(t *testing.T, s *server) {
 	const first = "the first"
 	for range time.Tick(50 * time.Millisecond) {
 		a, err := s.sendAs(ctx, first, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", "application/json", []byte(`{"metadata":{"name":"reviews"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all := true
 		for _, phase := range phases {
 			all = v.take(first, s.name, phase) != nil && all

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/kubeapiserver"
 )
@@ -49,15 +50,11 @@ func startBoth(t *testing.T) both {
 	programs := os.Getenv("PEERS")
 	if programs == "" {
 		root, err := cluster.Repository()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		programs = filepath.Join(root, "bin")
 	}
 	k, err := kubeapiserver.Start(t.Context(), programs, cluster.RunDir(), func(string) ([]string, error) { return settings, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() && os.Getenv("KEEP") != "" {
 			t.Log(k.Logs())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/history"
 )
 
@@ -17,12 +18,8 @@ func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := "../check/testdata/good-basic.txt", filepath.Join(dir, "bad.json.gz")
 	h, err := history.Load("../check/testdata/stale-read.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := history.Save(bad, h); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, history.Save(bad, h))
 	if back, err := history.Load(bad); err != nil || !reflect.DeepEqual(h, back) {
 		t.Fatalf("saved %+v, loaded %+v, %v", h, back, err)
 	}
@@ -41,9 +38,7 @@ func TestJudge(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "none"), []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "none"), []byte("nonsense"), 0o600))
 	if err := run([]string{filepath.Join(dir, "none")}, &out); err == nil || errors.Is(err, errBroken) {
 		t.Errorf("nonsense: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const metricsBefore = `# TYPE apiserver_request_total counter
@@ -47,9 +49,7 @@ func TestCounts(t *testing.T) {
 	read := func(texts ...string) counts {
 		c := counts{codes: map[string]float64{}, took: map[string]map[float64]float64{}}
 		for _, text := range texts {
-			if err := c.add([]byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.add([]byte(text)))
 		}
 		return c
 	}
@@ -162,9 +162,7 @@ func TestRun(t *testing.T) {
 		{`{"side":"quorate","row":"a"}{"side":"kube-apiserver","row":"a","failed":1}`, nil},
 		{`{"side":"quorate","row":"a","failed":1}`, errFailed},
 	} {
-		if err := os.WriteFile(file, []byte(c.results), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(c.results), 0o600))
 		if err := run(t.Context(), []string{"-table", file}, io.Discard, io.Discard); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.results, err, c.want)
 		}
@@ -179,9 +177,7 @@ func TestInTurns(t *testing.T) {
 	var servers []string
 	for _, name := range []string{"a", "b"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer l.Close()
 		servers = append(servers, l.Addr().String())
 		go func() {
@@ -197,16 +193,12 @@ func TestInTurns(t *testing.T) {
 		}()
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	done := make(chan struct{})
 	go func() { inTurns(l, servers); close(done) }()
 	for _, want := range []string{"xa", "xb", "xa"} {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _ = c.Write([]byte("x"))
 		_ = c.(*net.TCPConn).CloseWrite()
 		if got, err := io.ReadAll(c); string(got) != want || err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/check"
 	"github.com/quorate/quorate/test/judges/history"
 )
@@ -20,9 +21,7 @@ import (
 func load(t *testing.T, name string) *history.History {
 	t.Helper()
 	h, err := history.Load(filepath.Join("../check/testdata", name+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 
@@ -30,9 +29,7 @@ func draw(t *testing.T, h *history.History) (string, *check.Verdict) {
 	t.Helper()
 	v := check.All(h)
 	var b bytes.Buffer
-	if err := Write(&b, h, v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, h, v))
 	return b.String(), v
 }
 
@@ -131,9 +128,7 @@ func browse(t *testing.T, page, want string) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "page.html")
-	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(page), 0o644))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -156,13 +151,9 @@ func TestIndex(t *testing.T) {
 		runs = append(runs, Run{Name: name, Seed: h.Seed, Verdict: check.All(h), Link: name + ".html", Note: "SEED=" + fmt.Sprint(i)})
 	}
 	file := filepath.Join(t.TempDir(), "sub", "index.html")
-	if err := IndexFile(file, "A campaign", runs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, IndexFile(file, "A campaign", runs))
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	page := string(b)
 	for _, want := range []string{"1 run of 3 failed", `href="stale-read.html"`, "read/stale", "SEED=2"} {
 		if !strings.Contains(page, want) {

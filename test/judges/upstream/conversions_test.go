@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -18,9 +19,7 @@ import (
 // versions are the built-in resources of one table, for those that several versions serve.
 func versions(t *testing.T) map[string][]*kinds.Resource {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tables := map[string][]*kinds.Resource{}
 	for _, res := range registry.All() {
 		if legacyscheme.Scheme.Recognizes(res.GVK()) {
@@ -76,15 +75,11 @@ func storageOf(of []*kinds.Resource) *kinds.Resource {
 
 func judgeConversion(t *testing.T, from, storage, to *kinds.Resource) int {
 	model, err := schema.Lookup(from.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found, n := random.Differences{}, 0
 	for ; n < *objects; n++ {
 		obj, err := legacyscheme.Scheme.New(from.GVK())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		random.Filler{}.Fill(*first+int64(n), obj)
 		obj.GetObjectKind().SetGroupVersionKind(from.GVK())
 		ours := random.Tree(t, obj)
@@ -113,12 +108,8 @@ func judgeConversion(t *testing.T, from, storage, to *kinds.Resource) int {
 // asSent is a tree as its text is read: conversions make values of types that a text has not.
 func asSent(t *testing.T, obj tree.Object) tree.Object {
 	b, err := json.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out tree.Object
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(b, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, kjson.UnmarshalCaseSensitivePreserveInts(b, &out))
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -170,9 +171,7 @@ func oddProtobuf(t *testing.T, c *rand.Rand, obj runtime.Object) []byte {
 		t.Fatal("no protobuf")
 	}
 	text, err := runtime.Encode(info.Serializer, obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := c.IntN(len(text))
 	switch c.IntN(8) {
 	case 0:
@@ -230,9 +229,7 @@ func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (
 		return nil, nil, err
 	}
 	model, err := schema.Lookup(res.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if obj["metadata"] == nil { // which a create gives it
 		obj["metadata"] = tree.Object{}
 	}
@@ -243,9 +240,7 @@ func decodedHere(t *testing.T, body []byte, res *kinds.Resource, media string) (
 // TestDecode: a body with something odd in it is taken or refused as upstream's decoders do, and is the same object.
 func TestDecode(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	accepted := random.Known(t, "testdata/defaults.txt")
 	maps.Copy(accepted, random.Known(t, "testdata/decode.txt"))
 	if testing.Short() {
@@ -267,9 +262,7 @@ func TestDecode(t *testing.T) {
 			}
 			for n := range *objects {
 				obj, err := legacyscheme.Scheme.New(gvk)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				seed := *first + int64(n)
 				random.Filler{}.Fill(seed, obj)
 				obj.GetObjectKind().SetGroupVersionKind(gvk)

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/schema"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,13 +42,9 @@ var (
 // fillIn adds to an object what its kind's model and strategy do.
 func fillIn(t *testing.T, res *kinds.Resource, model *schema.Model, obj tree.Object) {
 	t.Helper()
-	if err := model.Default(obj); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, model.Default(obj))
 	if s := strategies[res.CodeName()]; s != nil && s.Complete != nil {
-		if err := s.Complete(here, obj, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Complete(here, obj, nil))
 	}
 	model.Fill(obj)
 }
@@ -55,9 +52,7 @@ func fillIn(t *testing.T, res *kinds.Resource, model *schema.Model, obj tree.Obj
 // TestDefaults: what is filled in of a body, and what is left of it, is what upstream's types make of it.
 func TestDefaults(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if testing.Short() {
 		*objects = min(*objects, 60)
 	}
@@ -76,9 +71,7 @@ func TestDefaults(t *testing.T) {
 		found, n := random.Differences{}, 0
 		for ; n < *objects; n++ {
 			obj, err := legacyscheme.Scheme.New(gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			random.Filler{}.Fill(*first+int64(n), obj)
 			obj.GetObjectKind().SetGroupVersionKind(gvk)
 			ours := random.Tree(t, obj)

@@ -4,15 +4,14 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
 // TestFieldLabels: selectors may name the fields that upstream's may, by the same names.
 func TestFieldLabels(t *testing.T) {
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	labels := map[string]bool{"name": true, "metadata.name": true, "metadata.namespace": true, "metadata.uid": true, "spec.host": true, "spec.replicas": true, "status.podIPs": true, "": true}
 	for _, res := range registry.All() {
 		for _, f := range res.SelectableFields {

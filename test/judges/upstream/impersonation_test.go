@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -151,9 +152,7 @@ func weImpersonate(t *testing.T, r *rights, by *auth.User, info *request.Request
 			t.Fatal(err)
 		}
 		b, err := json.Marshal(s.Status())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return answerOf(int(s.Status().Code), string(b))
 	}
 	return fmt.Sprintf("200 %s %q %q %v %d", u.Name, u.UID, u.Groups, u.Extra, len(header))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/internal/must"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,18 +24,14 @@ const classesFile = "../../../apiserver/observe/metrics/classes.txt"
 // TestMetricClasses: classes and deprecations of families are those that upstream documents.
 func TestMetricClasses(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(facts.Sources(t, "k8s.io/kubernetes"), "test", "instrumentation", "documentation", "documentation-list.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var documented []struct {
 		Name, Subsystem, Namespace string
 		StabilityLevel             string
 		DeprecatedVersion          string
 		ComponentEndpoints         []struct{ Component string }
 	}
-	if err := yaml.Unmarshal(text, &documented); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(text, &documented))
 	lines := map[string]string{}
 	for _, m := range documented {
 		ours := len(m.ComponentEndpoints) == 0 // of libraries
@@ -53,14 +50,10 @@ func TestMetricClasses(t *testing.T) {
 		fmt.Fprintln(&want, lines[name])
 	}
 	if *update {
-		if err := os.WriteFile(classesFile, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(classesFile, want.Bytes(), 0o644))
 	}
 	got, err := os.ReadFile(classesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("%s is not what upstream documents; -update writes it:\n%s", classesFile, onlyInOne(string(got), want.String()))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	ours "github.com/quorate/quorate/apiserver/types/printers"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,9 +22,7 @@ import (
 // TestTableRows: the columns and the cells of tables are upstream's.
 func TestTableRows(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if testing.Short() {
 		*objects = min(*objects, 60)
 	}
@@ -38,15 +37,11 @@ func TestTableRows(t *testing.T) {
 			continue // upstream's registry does not ask its printer
 		}
 		printer, err := ours.Of(res)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		found := random.Differences{}
 		for n := range *objects / 2 {
 			obj, err := legacyscheme.Scheme.New(gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			random.Filler{}.Fill(*first+int64(n), obj)
 			obj.GetObjectKind().SetGroupVersionKind(gvk)
 			kept, err := completed(t, random.Tree(t, obj), gvk)
@@ -54,9 +49,7 @@ func TestTableRows(t *testing.T) {
 				continue
 			}
 			internal, err := legacyscheme.Scheme.ConvertToVersion(kept, random.Internal(gvk))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			table, err := generated(generator, internal)
 			if err != nil {
 				break // it has the columns of all kinds that have none of their own
@@ -104,8 +97,6 @@ func shownCell(t *testing.T, cell any) string {
 		cell = at.At(time.Now())
 	}
 	text, err := json.Marshal(cell)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return fmt.Sprint(string(text))
 }

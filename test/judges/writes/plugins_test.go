@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/apiserver/wire/status"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -242,13 +243,9 @@ func (a *ask) kept(t *testing.T, obj tree.Object) tree.Object {
 		return nil
 	}
 	internal, err := random.Read(t, obj, a.kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	kept, err := random.Keep(internal, a.kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return random.Tree(t, kept)
 }
 
@@ -259,9 +256,7 @@ func (a *ask) theirs(t *testing.T, plugin admission.Interface) (out answered) {
 			return nil
 		}
 		out, err := random.Read(t, obj, a.kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return out
 	}
 	obj, old := internal(a.obj), internal(a.old)
@@ -289,9 +284,7 @@ func (a *ask) theirs(t *testing.T, plugin admission.Interface) (out answered) {
 		return answered{err: err}
 	}
 	shown, err := legacyscheme.Scheme.ConvertToVersion(obj, a.kind.GroupVersion())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return answered{obj: a.kept(t, random.Tree(t, shown))}
 }
 
@@ -354,9 +347,7 @@ func (r *asker) ask(seed int64, targets []target) *ask {
 func (r *asker) there(a *ask) tree.Object {
 	for _, obj := range r.world.objects {
 		m, err := meta.Accessor(obj)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.OK(r.t, err)
 		if obj.GetObjectKind().GroupVersionKind() == a.kind && m.GetName() == a.name && m.GetNamespace() == a.namespace {
 			return r.completed(a, random.Tree(r.t, obj))
 		}
@@ -367,18 +358,14 @@ func (r *asker) there(a *ask) tree.Object {
 // body is a random object that is complete.
 func (r *asker) body(a *ask, seed int64) tree.Object {
 	obj, err := legacyscheme.Scheme.New(a.kind)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	filler := random.Filler{Words: vocabulary, Absent: 0.5, Metadata: metadata}
 	if seed%2 == 0 {
 		filler.Absent = 0.8
 	}
 	filler.Fill(seed, obj)
 	m, err := meta.Accessor(obj)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	m.SetName(a.name)
 	m.SetNamespace(a.namespace)
 	if a.resource == "namespaces" {
@@ -404,13 +391,9 @@ func (r *asker) body(a *ask, seed int64) tree.Object {
 // completed is an object with its defaults, as upstream shows it.
 func (r *asker) completed(a *ask, obj tree.Object) tree.Object {
 	internal, err := random.Read(r.t, obj, a.kind)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	shown, err := legacyscheme.Scheme.ConvertToVersion(internal, a.kind.GroupVersion())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	shown.GetObjectKind().SetGroupVersionKind(a.kind)
 	return random.Tree(r.t, shown)
 }
@@ -418,14 +401,10 @@ func (r *asker) completed(a *ask, obj tree.Object) tree.Object {
 // certificateRequests are of some subjects, in base64.
 func certificateRequests(t *testing.T) (out []string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, groups := range [][]string{nil, {"system:masters"}, {"system:nodes"}} {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "a", Organization: groups}}, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		body := tree.Object{"x": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}
 		_, encoded, _ := strings.Cut(string(text(body)), `":"`)
 		out = append(out, strings.TrimSuffix(encoded, `"}`))
@@ -523,9 +502,7 @@ func TestPluginNames(t *testing.T) {
 // TestPlugins: plugins make of a write what upstream's make of it, and refuse it with the same words.
 func TestPlugins(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := newWorld(t, strings.Split(strings.TrimSpace(there), "\n"))
 	accepted := random.Known(t, "testdata/plugins.txt")
 	r := &asker{t: t, registry: registry, world: w, requests: certificateRequests(t)}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/types/quota"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -65,9 +66,7 @@ func TestQuota(t *testing.T) {
 		found := random.Differences{}
 		for n := range *count * 17 {
 			obj, err := legacyscheme.Scheme.New(gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			seed := *first + int64(n)
 			filler := random.Filler{Words: used, Metadata: metadata}
 			if seed%2 == 0 {
@@ -75,9 +74,7 @@ func TestQuota(t *testing.T) {
 			}
 			filler.Fill(seed, obj)
 			m, err := meta.Accessor(obj)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			switch seed % 5 {
 			case 0:
 				m.SetDeletionTimestamp(&metav1.Time{Time: now.Add(time.Duration(seed%3-1) * time.Minute)})
@@ -90,13 +87,9 @@ func TestQuota(t *testing.T) {
 				continue
 			}
 			kept, err := random.Keep(internal, gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			theirs, err := evaluator.Usage(kept)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ours, _ := quota.Of(gr, random.Tree(t, kept), now)
 			tried++
 			compareUsage(found, gr, theirs, ours)

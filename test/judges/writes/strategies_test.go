@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/apiserver/types/validation"
 	"github.com/quorate/quorate/apiserver/wire/codec"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/random"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,9 +149,7 @@ type judge struct {
 
 func newJudge(t *testing.T, res *kinds.Resource) *judge {
 	model, err := schema.Lookup(res.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := objectstest.NewCase(t, objectstest.Options{})
 	own := objects.Strategy{}
 	if s := c.Store.Store.Strategies[res.CodeName()]; s != nil {
@@ -192,13 +191,9 @@ func (j *judge) context(verb, subresource, name string) context.Context {
 // shown is what came of a write, as a client sees it.
 func (j *judge) shown(o *objects.Op, w objects.Written) tree.Object {
 	v, err := o.ConvertOne(w.Version)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	obj, err := codec.DecodeStored(j.res, v)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	return obj
 }
 
@@ -377,9 +372,7 @@ func text(body tree.Object) []byte {
 // body is a random object of a seed.
 func (j *judge) body(seed int64, name string) tree.Object {
 	obj, err := legacyscheme.Scheme.New(j.res.GVK())
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	filler := random.Filler{Metadata: metadata}
 	if seed%2 == 0 {
 		filler.Words, filler.Absent = few, 0.35
@@ -468,13 +461,9 @@ func accept(known map[string]bool, difference string) bool {
 // writes are allowed.
 func TestStrategies(t *testing.T) {
 	registry, err := kinds.Available()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	served, err := kinds.Builtin() // by default, and in the stores of tests
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	accepted := random.Known(t, "testdata/strategies.txt")
 	resources, tried := 0, 0
 	for _, res := range registry.All() {

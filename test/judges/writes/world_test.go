@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/test/judges/random"
@@ -56,9 +57,7 @@ func newWorld(t *testing.T, lines []string) *world {
 	w := &world{store: memstore.New()}
 	t.Cleanup(func() { _ = w.store.Close() })
 	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, line := range lines {
 		var version, kind string
 		if _, err := fmt.Sscan(line, &version, &kind); err != nil {
@@ -66,9 +65,7 @@ func newWorld(t *testing.T, lines []string) *world {
 		}
 		gvk := schema.FromAPIVersionAndKind(version, kind)
 		obj, err := scheme.Scheme.New(gvk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		body := line[len(version)+len(kind)+2:]
 		if err := yaml.UnmarshalStrict([]byte(body), obj); err != nil {
 			t.Fatalf("%s: %v", line, err)

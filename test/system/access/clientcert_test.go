@@ -23,6 +23,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
@@ -34,9 +35,7 @@ func TestClientCertificates(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Nodes()[0]
 	own, err := pki.LoadSecrets(filepath.Join(c.Dir, "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	now := time.Now()
 	namespace := fmt.Sprintf("certificates-%d", now.UnixNano()) // the cluster outlives the test, which may run again
 	cluster.Namespace(t, n, namespace)
@@ -65,22 +64,16 @@ func TestClientCertificates(t *testing.T) {
 		{"ended, with a token", own, now.AddDate(-2, 0, 0), token, http.StatusOK, `"kind":"APIVersions"`},
 	} {
 		admin, err := pki.Open(pki.Options{Dir: t.TempDir(), Secrets: x.secrets, AdminOnly: true, Now: func() time.Time { return x.made }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, protocols := range [][]string{{"h2"}, {"http/1.1"}} {
 			cfg, err := n.TLS()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			cfg.NextProtos, cfg.Certificates = protocols, nil
 			// Whatever authorities the server says it knows.
 			cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return admin.AdminCertificate(), nil }
 			transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: protocols[0] == "h2"}
 			r, err := http.NewRequest(http.MethodGet, n.API+"/api", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if x.token != "" {
 				r.Header.Set("Authorization", "Bearer "+x.token)
 			}
@@ -99,9 +92,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	// The operator finds out why.
 	log, err := os.ReadFile(n.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !regexp.MustCompile(`WARN msg="a credential does not hold" from=127\.0\.0\.1:\d+ err="unauthorized: client certificate: `).Match(log) {
 		t.Error("the node's log does not say why a certificate is refused")
 	}
@@ -112,29 +103,21 @@ func TestClientCertificates(t *testing.T) {
 func TestLargeClientCertificates(t *testing.T) {
 	n := cluster.Shared(t).Nodes()[0]
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// 250 KB of names of two bytes, which are some 20 MB when they are parsed.
 	names, err := asn1.Marshal(asn1.RawValue{Class: asn1.ClassUniversal, Tag: asn1.TagSequence, IsCompound: true, Bytes: bytes.Repeat([]byte{0x86, 0}, 125_000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour),
 		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: names}},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.MustGet(t, "/livez")
 	before := n.Resident(t)
 	for range 60 {
 		cfg, err := n.TLS()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cfg.Certificates = nil
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil

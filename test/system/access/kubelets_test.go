@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -30,9 +31,7 @@ const (
 func asKubelet(t *testing.T, n *cluster.Node, node, method, path, contentType, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, n.API+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Impersonate-User", "system:node:"+node)
 	r.Header.Set("Impersonate-Group", "system:nodes")
 	if body != "" {
@@ -54,13 +53,9 @@ func asKubelet(t *testing.T, n *cluster.Node, node, method, path, contentType, b
 func certificateRequest(t *testing.T, commonName string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -262,8 +257,6 @@ func awaitOn(t *testing.T, n *cluster.Node, node string) {
 func items(t *testing.T, list []byte) []byte {
 	t.Helper()
 	var l struct{ Items json.RawMessage }
-	if err := json.Unmarshal(list, &l); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(list, &l))
 	return l.Items
 }

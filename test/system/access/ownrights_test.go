@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -31,9 +32,7 @@ func TestOwnPathsByCurrentRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	issued, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"get", "post"}, NonResourceURLs: []string{"/quorate/v1/snapshot", "/quorate/v1/tokens"}},
 	}}
@@ -52,27 +51,19 @@ func TestOwnPathsByCurrentRights(t *testing.T) {
 	cfg := rest.AnonymousClientConfig(late.Config())
 	cfg.BearerToken = issued.Status.Token
 	operator, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer operator.CloseIdleConnections()
 	ask := func(client *http.Client, method, path string) (code int, answer string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, method, late.API+path, strings.NewReader(map[string]string{"POST": "{}"}[method]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		w, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer w.Body.Close()
 		start, err := io.ReadAll(io.LimitReader(w.Body, 1000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return w.StatusCode, string(start)
 	}
 	paths := map[string]string{"POST": "/quorate/v1/tokens", "GET": "/quorate/v1/snapshot"}
@@ -82,9 +73,7 @@ func TestOwnPathsByCurrentRights(t *testing.T) {
 			t.Fatalf("%s %s: %d %.200q", method, path, code, answer)
 		}
 		link.Delay(300 * time.Millisecond) // the node has not heard of the deletion, and hears the leader often enough to ask it
-		if err := admin.RbacV1().ClusterRoleBindings().Delete(ctx, "operator", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, admin.RbacV1().ClusterRoleBindings().Delete(ctx, "operator", metav1.DeleteOptions{}))
 		if code, answer := ask(operator, method, path); code != http.StatusForbidden || !strings.Contains(answer, "cannot "+strings.ToLower(method)) {
 			t.Errorf("a node that lags: %s %s: %d %.200q", method, path, code, answer)
 		}
@@ -93,9 +82,7 @@ func TestOwnPathsByCurrentRights(t *testing.T) {
 	bind()
 	link.Silence()
 	created, err := admin.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "behind"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if code, answer := ask(late.HTTP(t), "GET", fmt.Sprintf("/api/v1/namespaces/%s/configmaps/%s?resourceVersion=0", namespace, created.Name)); code != http.StatusNotFound {
 		t.Fatalf("the node is not behind: %d %.200q", code, answer)
 	}

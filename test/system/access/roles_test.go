@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -26,9 +27,7 @@ func as(t testing.TB, n *cluster.Node, token string) kubernetes.Interface {
 	cfg := rest.AnonymousClientConfig(n.Config())
 	cfg.BearerToken, cfg.QPS = token, -1
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return client
 }
 
@@ -54,13 +53,9 @@ func TestRolesOnEveryNode(t *testing.T) {
 	}
 	dropNamespace(t, c, namespace)
 	account, err := admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	issued, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	robots := make([]kubernetes.Interface, len(c.Nodes()))
 	for i, n := range c.Nodes() {
 		robots[i] = as(t, n, issued.Status.Token)
@@ -83,9 +78,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 			visible(t, n, namespace)
 			granted(t, robots[i], n.Name, namespace)
 		}
-		if err := admin.RbacV1().RoleBindings(namespace).Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, admin.RbacV1().RoleBindings(namespace).Delete(ctx, "b", metav1.DeleteOptions{}))
 		for i, n := range c.Nodes() {
 			visible(t, n, namespace)
 			_, err := robots[i].CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
@@ -94,9 +87,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 	}
 
 	// The token ends with the account, and another one of that name has no use for it.
-	if err := admin.CoreV1().ServiceAccounts(namespace).Delete(ctx, "robot", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, admin.CoreV1().ServiceAccounts(namespace).Delete(ctx, "robot", metav1.DeleteOptions{}))
 	for range 2 {
 		for i, n := range c.Nodes() {
 			visible(t, n, namespace)
@@ -188,16 +179,12 @@ func TestKubectlAuth(t *testing.T) {
 	token := strings.TrimSpace(r.Kubectl(t, "-n", "auth", "create", "token", "robot", "--duration", "20m", "--audience", "https://kubernetes.default.svc.cluster.local"))
 	expect(r.Try(t, nil, append([]string{"auth", "whoami", "-o", "json"}, withoutCertificate(r, token)...)...), 0, robot, "system:serviceaccounts:auth", "JTI=")
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var claims struct {
 		Exp, Iat int64
 		Sub      string
 	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(payload, &claims))
 	if claims.Exp-claims.Iat != 20*60 || claims.Sub != robot {
 		t.Errorf("%+v", claims)
 	}

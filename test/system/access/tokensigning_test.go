@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -43,13 +44,9 @@ func keyIDOf(t *testing.T, token string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var h struct{ Kid string }
-	if err := json.Unmarshal(raw, &h); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, &h))
 	return h.Kid
 }
 
@@ -58,30 +55,18 @@ func keyIDOf(t *testing.T, token string) string {
 func forge(t *testing.T, token, id, dir, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "pki", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	block, _ := pem.Decode(text)
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	signed, err := signer.Sign(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -99,9 +84,7 @@ func holds(t *testing.T, n *cluster.Node, token string) bool {
 func keyIDs(t *testing.T, n *cluster.Node) (ids []string) {
 	t.Helper()
 	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(n.MustGet(t, "/openid/v1/jwks"), &set); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(n.MustGet(t, "/openid/v1/jwks"), &set))
 	for _, k := range set.Keys {
 		ids = append(ids, k.KeyID)
 	}
@@ -128,18 +111,12 @@ func watchWith(t *testing.T, n *cluster.Node, token string) watch.Interface {
 	cfg := rest.AnonymousClientConfig(n.Config())
 	cfg.BearerToken, cfg.Dial = token, new(net.Dialer).DialContext
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seconds := int64(600)
 	w, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(w.Stop)
 	return w
 }
@@ -287,9 +264,7 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 	file := filepath.Join(c.Dir, "backup")
 	c.Admin(t, "snapshot", "save", file)
 	ports, err := cluster.FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, x := range []struct {
 		name string
 		key  bool // comes along
@@ -305,9 +280,7 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, "pki", "token.key"), text, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		n := c.Launch(t, x.name, port, "--token-file", filepath.Join(c.Dir, "token"))
 		n.AwaitReady(t)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -75,9 +76,7 @@ func TestInformer(t *testing.T) {
 
 	write(50, 100)
 	for i := range 25 {
-		if err := writers[0].CoreV1().ConfigMaps(ns).Delete(t.Context(), fmt.Sprintf("c%d", i), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, writers[0].CoreV1().ConfigMaps(ns).Delete(t.Context(), fmt.Sprintf("c%d", i), metav1.DeleteOptions{}))
 	}
 	if _, err := leader.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns).Create(t.Context(),
 		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "dynamic"}}}, metav1.CreateOptions{}); err != nil {
@@ -85,9 +84,7 @@ func TestInformer(t *testing.T) {
 	}
 	want := map[string]string{}
 	list, err := writers[1].CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, cm := range list.Items {
 		want[cm.Name] = cm.ResourceVersion
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -48,9 +49,7 @@ func typedOn(t *testing.T, n *cluster.Node, accept string) (kubernetes.Interface
 	cfg.AcceptContentTypes = accept
 	cfg.Wrap(w.wrap)
 	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return client, w
 }
 
@@ -73,26 +72,18 @@ func TestProtobuf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "s-", Labels: map[string]string{"a": "b"}},
 		Data:       map[string][]byte{"bytes": {0, 255, 10}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := clients[2].CoreV1().Secrets(ns).Get(ctx, made.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got.ResourceVersion != made.ResourceVersion || string(got.Data["bytes"]) != "\x00\xff\n" || got.Type != corev1.SecretTypeOpaque {
 		t.Errorf("a secret came back as %+v", got)
 	}
 	watch, err := clients[0].CoreV1().Secrets(ns).Watch(ctx, metav1.ListOptions{ResourceVersion: made.ResourceVersion, LabelSelector: "a=b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer watch.Stop()
 	got.Data["more"] = []byte("x")
 	changed, err := clients[1].CoreV1().Secrets(ns).Update(ctx, got, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := clients[2].CoreV1().Secrets(ns).Update(ctx, made, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("an update of an old version: %v, want a conflict", err)
 	}

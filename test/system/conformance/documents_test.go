@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -14,17 +15,13 @@ func TestDocumentsAlike(t *testing.T) {
 	get := func(n *cluster.Node, path, accept, tag string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.API+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		req.Header.Set("Accept", accept)
 		if tag != "" {
 			req.Header.Set("If-None-Match", tag)
 		}
 		resp, err := n.HTTP(t).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_ = resp.Body.Close()
 		return resp
 	}

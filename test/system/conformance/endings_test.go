@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -33,9 +34,7 @@ func TestRulesHoldNamespaces(t *testing.T) {
 	kubectl(strings.Replace(volume, "NAMESPACE", "protected", 1), "apply", "-f", "-")
 	kubectl(strings.Replace(volume, "NAMESPACE", "free", 1), "apply", "-f", "-")
 	hung, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hung.Close()
 	_, ca := startWebhooks(t)
 	kubectl(fmt.Sprintf(deadWebhook, "https://"+hung.Addr().String(), ca), "apply", "-f", "-")

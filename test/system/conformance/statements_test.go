@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const (
@@ -28,15 +30,11 @@ func TestStatements(t *testing.T) {
 	documents := ""
 	for _, file := range []string{"../../../docs/differences.md", "../../../docs/conformance.md"} {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		documents += string(raw)
 	}
 	raw, err := os.ReadFile("testdata/" + statementsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	seen := map[int]string{}
 	tested, differing, untestable := 0, 0, 0
 	for _, line := range strings.Split(string(raw), "\n") {

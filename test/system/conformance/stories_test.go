@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/story"
 )
@@ -25,9 +26,7 @@ func conformanceStories(t *testing.T) map[string]*story.Story {
 			continue
 		}
 		stories, err := (story.Language{}).Stories(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, s := range stories {
 			if all[s.Name] != nil {
 				t.Errorf("%s: there are two stories %s", f, s.Name)

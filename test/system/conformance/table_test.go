@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/story"
 )
 
@@ -18,9 +19,7 @@ var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 func TestConformanceTable(t *testing.T) {
 	stories := conformanceStories(t)
 	raw, err := os.ReadFile("../../../docs/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	told, rows := map[string]bool{}, 0
 	others := false
 	for _, line := range strings.Split(string(raw), "\n") {
@@ -109,14 +108,10 @@ func declares(t *testing.T, dir, name string) bool {
 	if declared[dir] == nil {
 		declared[dir] = map[string]bool{}
 		files, err := filepath.Glob(filepath.Join("../../..", dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range files {
 			source, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, m := range testFunction.FindAllSubmatch(source, -1) {
 				declared[dir][string(m[1])] = true
 			}

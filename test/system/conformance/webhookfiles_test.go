@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -47,22 +48,14 @@ func TestWebhooksOfFiles(t *testing.T) {
 		t.Helper()
 		text := strings.NewReplacer("KIND", kind, "LOW", strings.ToLower(kind), "PATH", path, "URL", url, "CA", ca, "RESOURCES", resources).Replace(webhookFile)
 		to := filepath.Join(dir, strings.ToLower(kind), "a.yaml")
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to+".tmp", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(to+".tmp", to); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(to), 0o700))
+		must.OK(t, os.WriteFile(to+".tmp", []byte(text), 0o600))
+		must.OK(t, os.Rename(to+".tmp", to))
 	}
 	write("Mutating", "add-label", "configmaps")
 	write("Validating", "always-deny", "configmaps, validatingwebhookconfigurations")
 	config := filepath.Join(dir, "admission.yaml")
-	if err := os.WriteFile(config, []byte(strings.ReplaceAll(webhookFilesConfig, "DIR", dir)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, []byte(strings.ReplaceAll(webhookFilesConfig, "DIR", dir)), 0o600))
 	c := cluster.Start(t, 1, "feature-gates=ManifestBasedAdmissionControlConfig=true", "admission-control-config-file="+config)
 	n := c.Nodes()[0]
 	send := func(method, path, body string, want int, text string) {
@@ -91,9 +84,7 @@ func TestWebhooksOfFiles(t *testing.T) {
 			Calls, Rejections                uint64
 		}
 	}
-	if err := json.Unmarshal([]byte(c.Admin(t, "admission", "list", "-o", "json")), &reports); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(c.Admin(t, "admission", "list", "-o", "json")), &reports))
 	const want = "[{[" + // calls of the first are counted although the second refused
 		"{mutatingwebhookconfigurations mutating.static.k8s.io mutating.conformance.test true 1 0} " +
 		"{validatingwebhookconfigurations validating.static.k8s.io validating.conformance.test true 2 2}]}]"

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -43,13 +44,9 @@ func TestConversionWebhook(t *testing.T) {
 	create := func(gvr schema.GroupVersionResource, namespace, object string) *unstructured.Unstructured {
 		t.Helper()
 		u := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(object), &u.Object); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(object), &u.Object))
 		out, err := n1.Dynamic(t).Resource(gvr).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return out
 	}
 	services := schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -79,18 +76,14 @@ func TestConversionWebhook(t *testing.T) {
 	}
 
 	w, err := n3.Dynamic(t).Resource(beta).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Stop()
 	made := create(beta, namespace, fmt.Sprintf(`{"apiVersion":"%s/v1beta1","kind":"Route","metadata":{"name":"a"},"spec":{"hostPort":"one:80"}}`, group))
 	if got, _, _ := unstructured.NestedString(made.Object, "spec", "hostPort"); got != "one:80" {
 		t.Errorf("created %v", made.Object)
 	}
 	stored, err := n2.Dynamic(t).Resource(v1).Namespace(namespace).Get(ctx, "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if host, _, _ := unstructured.NestedString(stored.Object, "spec", "host"); host != "one" {
 		t.Errorf("in v1 on another node: %v", stored.Object)
 	}
@@ -156,15 +149,11 @@ type hostHook struct {
 func newHostHook(t *testing.T, name string) *hostHook {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := &hostHook{asked: make(chan struct{}, 1), ca: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 	server := httptest.NewUnstartedServer(h)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -82,9 +83,7 @@ func timed(t *testing.T, n *cluster.Node, path, accept string) time.Duration {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if accept != "" {
 		req.Header.Set("Accept", accept)
 	}
@@ -92,9 +91,7 @@ func timed(t *testing.T, n *cluster.Node, path, accept string) time.Duration {
 	client.Timeout = 0 // that of ctx
 	began := time.Now()
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(resp.Body); err != nil || resp.StatusCode != http.StatusOK {

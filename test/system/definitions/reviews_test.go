@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/kubeapiserver"
 )
@@ -38,12 +39,10 @@ func serveRoutes(t *testing.T, ctx context.Context, client dynamic.Interface) *r
 	r := &routes{ctx: ctx, t: t, hook: newHostHook(t, "counted.example.com"), dynamic: client}
 	const open = `"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}`
 	definition := &unstructured.Unstructured{}
-	if err := definition.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"routes.%[1]s"},
+	must.OK(t, definition.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"routes.%[1]s"},
 		"spec":{"group":%[1]q,"scope":"Namespaced","names":{"plural":"routes","kind":"Route"},"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],
 		"clientConfig":{"url":"https://127.0.0.1:%[2]s/convert","caBundle":%[3]q}}},
-		"versions":[{"name":"v1","served":true,"storage":true,%[4]s},{"name":"v1beta1","served":true,"storage":false,%[4]s}]}}`, countedGroup, r.hook.port, r.hook.ca, open)); err != nil {
-		t.Fatal(err)
-	}
+		"versions":[{"name":"v1","served":true,"storage":true,%[4]s},{"name":"v1beta1","served":true,"storage":false,%[4]s}]}}`, countedGroup, r.hook.port, r.hook.ca, open)))
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -150,9 +149,7 @@ func (r *routes) requests() []counted {
 
 func (r *routes) revision(name string) string {
 	u, err := r.v1.Get(r.ctx, name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	return u.GetResourceVersion()
 }
 
@@ -207,18 +204,14 @@ func TestReviews(t *testing.T) {
 	var there *routes
 	if programs := os.Getenv("PEERS"); programs != "" {
 		k, err := kubeapiserver.Start(ctx, programs, cluster.RunDir(), func(string) ([]string, error) { return nil, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() {
 			if err := k.Stop(); err != nil {
 				t.Error(err)
 			}
 		})
 		client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: k.URL, QPS: -1}, k.Client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		there = serveRoutes(t, ctx, client)
 	}
 	requests := here.requests()
@@ -243,9 +236,7 @@ func TestReviews(t *testing.T) {
 
 	// An event of a watch, of a write by anybody: what was converted for the writer is not asked for again.
 	w, err := here.beta.Watch(ctx, metav1.ListOptions{ResourceVersion: here.revision("route-01")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Stop()
 	event := func(name string) {
 		t.Helper()

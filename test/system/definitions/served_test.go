@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -76,9 +77,7 @@ func TestEstablishedIsServed(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, n := range c.Nodes() {
 			w, err := n.Dynamic(t).Resource(definitions).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			wg.Go(func() {
 				defer w.Stop()
 				for e := range w.ResultChan() {
@@ -92,11 +91,9 @@ func TestEstablishedIsServed(t *testing.T) {
 			})
 		}
 		d := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q},
+		must.OK(t, json.Unmarshal([]byte(fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q},
 			"spec":{"group":%q,"scope":"Cluster","names":{"plural":"things","kind":"Thing"},
-			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, name, group)), &d.Object); err != nil {
-			t.Fatal(err)
-		}
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, name, group)), &d.Object))
 		through := c.Nodes()[i%len(c.Nodes())].Dynamic(t).Resource(definitions)
 		if _, err := through.Create(ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/bench/burst"
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -27,9 +28,7 @@ func burstOn(t *testing.T, c *cluster.Cluster, user string) (client.Cluster, bur
 	var target client.Cluster
 	for _, n := range c.Nodes() {
 		config, err := n.TLS()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		target.TLS = config
 		target.Nodes = append(target.Nodes, client.Node{Name: n.Name, API: n.API, PID: n.PID})
 	}
@@ -57,9 +56,7 @@ func TestBurst(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			target, o := burstOn(t, c, user)
 			r, err := burst.Run(t.Context(), target, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			logBurst(t, r)
 			if r.Failed() {
 				t.Errorf("%d patches lost, %d acknowledged ones, %d elections, %d watches cut", r.Lost(), len(r.LostWrites), r.Elections, r.WatchesCut)
@@ -123,9 +120,7 @@ func TestLeaderLostInABurst(t *testing.T) {
 			target, o := burstOn(t, c, burst.Administrator)
 			o.Timeout = 20 * time.Second // of clients of the one that stands still
 			b, err := burst.Start(t.Context(), target, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			leader := c.Leader(t)
 			survivors := c.Others(leader)
 			load := startLoad(t, "load", 4, survivors, survivors...)
@@ -137,9 +132,7 @@ func TestLeaderLostInABurst(t *testing.T) {
 			x.back(t, c, leader)
 			load.Stop()
 			r, err := b.End(context.WithoutCancel(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			logBurst(t, r)
 			t.Logf("%d ms without acknowledged writes", writes.Milliseconds())
 			if writes > burstWithin {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -25,9 +26,7 @@ func TestFailover(t *testing.T) {
 	cluster.Namespace(t, first, ns)
 	marker, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leader := c.Leader(t)
 	survivors := c.Others(leader)
 
@@ -75,9 +74,7 @@ func TestFailover(t *testing.T) {
 	// The end of the story so far is an event that every watch must reach.
 	last, err := survivors[0].Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	history := live.Until(t, last.ResourceVersion)
 	cluster.InOrder(t, "client-go's watch", history)
 	seesAll(t, load, history)

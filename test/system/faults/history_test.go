@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -96,9 +97,7 @@ func newPast(t *testing.T) *past {
 	cluster.Namespace(t, first, h.namespace)
 	client := first.Typed(t).CoreV1().ConfigMaps(h.namespace)
 	big, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "big"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	grow := func(data map[string]string) {
 		t.Helper()
 		big.Data = data
@@ -138,9 +137,7 @@ func newPast(t *testing.T) *past {
 	h.base = itemsOf(t, h.exact(t, first, h.floor))
 	var page corev1.ConfigMapList
 	pages := "/api/v1/namespaces/" + h.namespace + "/configmaps?limit=1"
-	if err := json.Unmarshal(first.MustGet(t, pages), &page); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(first.MustGet(t, pages), &page))
 	h.next = pages + "&continue=" + page.Continue
 	h.bodies[h.next] = string(first.MustGet(t, h.next))
 	return h
@@ -160,9 +157,7 @@ func (h *past) exact(t *testing.T, n *cluster.Node, rv string) string {
 func itemsOf(t *testing.T, body string) map[string]string {
 	t.Helper()
 	var list corev1.ConfigMapList
-	if err := json.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(body), &list))
 	items := map[string]string{}
 	for _, o := range list.Items {
 		items[o.Name] = o.ResourceVersion
@@ -186,16 +181,12 @@ func (h *past) write(t *testing.T, acks int64, nodes ...*cluster.Node) {
 	client := nodes[0].Typed(t).CoreV1().ConfigMaps(h.namespace)
 	// A controller would write the other one again, at a time of its own.
 	written := metav1.ListOptions{FieldSelector: "metadata.name!=" + cluster.RootsName}
-	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, written); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, written))
 	l := startLoad(t, h.namespace, 8, nodes)
 	l.awaitAcks(acks)
 	l.Stop()
 	end, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "end-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	events := nodes[0].Watch(t, h.namespace, h.last(), end.ResourceVersion)
 	cluster.InOrder(t, nodes[0].Name, events)
 	seesAll(t, l, events)
@@ -294,13 +285,9 @@ func (h *past) gone(t *testing.T, who string, n *cluster.Node, rv string) {
 func (h *past) join(t *testing.T, name string) *cluster.Node {
 	t.Helper()
 	var made struct{ Token string }
-	if err := json.Unmarshal([]byte(h.c.Admin(t, "token", "create", "-o", "json")), &made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(h.c.Admin(t, "token", "create", "-o", "json")), &made))
 	token := filepath.Join(h.c.Dir, "token-of-"+name)
-	if err := os.WriteFile(token, []byte(made.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(token, []byte(made.Token+"\n"), 0o600))
 	api := strings.TrimPrefix(h.c.Nodes()[0].API, "https://")
 	n := h.c.Launch(t, name, h.c.FreePort, append(flags(historySettings), "--join", api, "--join-token", "@"+token)...)
 	n.AwaitReady(t)
@@ -338,9 +325,7 @@ func (h *past) restored(t *testing.T, file string) {
 	}
 	// From here on there is a history again.
 	made, err := r.Typed(t).CoreV1().ConfigMaps(h.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []cluster.Event{{Type: "ADDED", Name: "new", ResourceVersion: made.ResourceVersion}}
 	cluster.SameEvents(t, "the new cluster", r.Watch(t, h.namespace, strconv.FormatUint(floor, 10), made.ResourceVersion), "its history", want)
 }

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -31,9 +32,7 @@ func TestMinority(t *testing.T) {
 	cluster.AwaitFurnished(t, survivor, "default")
 	survivor.Kubectl(t, "create", "configmap", "before")
 	before, err := survivor.Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	watch := cluster.StartWatch(t, survivor, "default", before.ResourceVersion)
 	pid := survivor.PID
 	c.Kill(t, gone...)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -42,9 +43,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 				return ""
 			})
 			for _, n := range lost {
-				if err := syscall.Kill(n.PID, signal); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, syscall.Kill(n.PID, signal))
 			}
 			for _, n := range lost {
 				cluster.Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
@@ -149,22 +148,16 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 
 	// One that is frozen may go on at any time: it is waited for, and the wait says so.
 	c.Reread(t)
-	if err := syscall.Kill(c.Node(t, "n1").PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(c.Node(t, "n1").PID, syscall.SIGSTOP))
 	c.Quorate(t, "dev", "stop", "n3", "--data-dir", c.Dir)
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.CommandWithin)
 	t.Cleanup(cancel)
 	said, err := os.Create(filepath.Join(c.Dir, "said"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer said.Close()
 	start := c.Command(ctx, "dev", "start", "n3", "--data-dir", c.Dir)
 	start.Stdout, start.Stderr = said, said
-	if err := start.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, start.Start())
 	says := func(what string) {
 		t.Helper()
 		cluster.Await(t, 30*time.Second, what, func() string {
@@ -176,9 +169,7 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 		})
 	}
 	says("waiting for n3: not ready: read-index, poststarthook/rbac/bootstrap-roles; n1: no answer from ") // it asks for its roles with a quorum
-	if err := syscall.Kill(c.Node(t, "n1").PID, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Kill(c.Node(t, "n1").PID, syscall.SIGCONT))
 	if err := start.Wait(); err != nil {
 		t.Error(err)
 	}

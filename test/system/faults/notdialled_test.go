@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -22,9 +23,7 @@ func TestLeaderIsNotDialled(t *testing.T) {
 	old := c.Nodes()[0]
 	c.Stop(t, old)
 	link, err := cluster.NewLink(old.Peer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := link.Close(); err != nil {
 			t.Error(err)
@@ -33,9 +32,7 @@ func TestLeaderIsNotDialled(t *testing.T) {
 	c.Forget(old)
 	followers := c.Nodes()
 	port, err := strconv.Atoi(old.API[strings.LastIndexByte(old.API, ':')+1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	leader := c.Launch(t, old.Name, port, "--token-file", filepath.Join(c.Dir, "token"), "--peer-advertise-address", link.Addr)
 	leader.AwaitReady(t)
 	cluster.Await(t, 20*time.Second, leader.Name+" is known behind the link", func() string {

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -63,9 +64,7 @@ func TestQuorumLoss(t *testing.T) {
 			}
 			lost := c.Others(survivors...)
 			for _, n := range lost {
-				if err := syscall.Kill(n.PID, row.signal); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, syscall.Kill(n.PID, row.signal))
 			}
 			for _, n := range lost {
 				cluster.Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
@@ -79,9 +78,7 @@ func TestQuorumLoss(t *testing.T) {
 			// No restart of the survivor: its quorum comes back.
 			for _, n := range lost {
 				if row.signal == syscall.SIGSTOP {
-					if err := syscall.Kill(n.PID, syscall.SIGCONT); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, syscall.Kill(n.PID, syscall.SIGCONT))
 				} else {
 					c.Restart(t, n)
 				}
@@ -200,8 +197,6 @@ func answeredSoon(t *testing.T, n *cluster.Node, what, method, path, body string
 func resourceVersion(t *testing.T, n *cluster.Node, name string) string {
 	t.Helper()
 	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(n.MustGet(t, cluster.ConfigMaps+"/"+name+"?resourceVersion=0"), &object); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(n.MustGet(t, cluster.ConfigMaps+"/"+name+"?resourceVersion=0"), &object))
 	return object.ResourceVersion
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -62,9 +63,7 @@ func TestRecover(t *testing.T) {
 	close(stop)
 	writers.Wait()
 	for _, n := range c.Nodes()[:3] {
-		if err := os.RemoveAll(filepath.Join(c.Dir, n.Name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(filepath.Join(c.Dir, n.Name)))
 	}
 	end := func(n *cluster.Node) (term, index uint64) {
 		out := c.Quorate(t, "recover", "--inspect", "--data-dir", filepath.Join(c.Dir, n.Name))
@@ -130,9 +129,7 @@ func TestRecover(t *testing.T) {
 			continue
 		}
 		if n == other {
-			if err := os.RemoveAll(filepath.Join(c.Dir, n.Name)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(filepath.Join(c.Dir, n.Name)))
 		}
 		c.Restart(t, n)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -25,9 +26,7 @@ func TestRollingRestart(t *testing.T) {
 	cluster.Namespace(t, first, ns)
 	marker, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	watches := map[*cluster.Node]*resumed{}
 	for _, n := range c.Nodes() {
 		watches[n] = watchOn(t, n, ns, marker.ResourceVersion)
@@ -47,9 +46,7 @@ func TestRollingRestart(t *testing.T) {
 	load.Stop()
 	last, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	history := first.Watch(t, ns, marker.ResourceVersion, last.ResourceVersion)
 	cluster.InOrder(t, first.Name, history)
 	seesAll(t, load, history)

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -20,9 +21,7 @@ func TestSnapshotInstall(t *testing.T) {
 	cluster.Namespace(t, leader, ns)
 	begin, err := stays.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "begin"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	load := startLoad(t, ns, 8, []*cluster.Node{leader, stays})
 	load.awaitAcks(50)
 	c.Kill(t, away)
@@ -32,9 +31,7 @@ func TestSnapshotInstall(t *testing.T) {
 	cluster.AwaitCompacted(t, newest, leader, stays)
 	end, err := stays.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "end"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 
 	c.Restart(t, away)
 	if n := away.Metric(t, "quorate_snapshots_installed_total"); n < 1 {

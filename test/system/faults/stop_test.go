@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -19,9 +20,7 @@ func TestStopHandsOver(t *testing.T) {
 		c := cluster.Start(t, 5)
 		leader := c.Leader(t)
 		st, err := leader.Status(t)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		// The member with the smallest id stands first in the configuration.
 		var first *cluster.Node
 		least := ""
@@ -54,9 +53,7 @@ func TestStopHandsOver(t *testing.T) {
 func saidOfStop(t *testing.T, n *cluster.Node, text string, want bool) {
 	t.Helper()
 	b, err := os.ReadFile(n.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The library stops replication, and says so later, if it has not noticed the new leader before.
 	if i := bytes.LastIndex(b, []byte("msg=stopping\n")); i < 0 {
 		t.Errorf("%s did not stop in order", n.Name)

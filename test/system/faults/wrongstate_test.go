@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -33,9 +34,7 @@ func TestWrongState(t *testing.T) {
 	sound := c.Others(broken)
 	dir := filepath.Join(c.Dir, broken.Name)
 	port, err := strconv.Atoi(broken.API[strings.LastIndex(broken.API, ":")+1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.Kill(t, broken)
 	c.Forget(broken)
 	token := filepath.Join(c.Dir, "token")
@@ -91,9 +90,7 @@ func TestWrongState(t *testing.T) {
 
 	// As the message says.
 	c.Admin(t, "member", "remove", evidence.NodeID)
-	if err := os.Rename(dir, dir+".old"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(dir, dir+".old"))
 	fresh := c.LaunchProgram(t, cluster.Binary(), nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
 	fresh.AwaitReady(t)
 	cluster.SameStates(t, c)

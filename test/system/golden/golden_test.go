@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -20,9 +21,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // answers against those of kube-apiserver.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var stories []*recording
 	for _, file := range files {
 		if text, ok := strings.CutSuffix(file, differencesSuffix); ok {
@@ -32,9 +31,7 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		s, err := readStory(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		stories = append(stories, s)
 	}
 	if len(stories) == 0 {
@@ -88,13 +85,9 @@ func holdAgainst(t *testing.T, s *recording, want []block) []string {
 		return []string{err.Error()}
 	}
 	wantLines, err := lines(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	gotLines, err := lines(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	differences := strings.TrimSuffix(s.file, ".txt") + differencesSuffix
 	if _, err := os.Stat(differences); errors.Is(err, os.ErrNotExist) {
 		differences = ""
@@ -138,18 +131,12 @@ const controllers = "controllers=*,-root-ca-certificate-publisher-controller,-ku
 func tell(t *testing.T, s *recording) ([]block, error) {
 	t.Helper()
 	hooks, err := startWebhooks(s.webhooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hooks.close()
 	dir, err := os.MkdirTemp(cluster.RunDir(), "golden-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	flags, err := s.serverFlags(dir, hooks.vars)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := cluster.TryStart(t, 1, append(flags, controllers)...)
 	if err != nil {
 		return nil, err
@@ -172,9 +159,7 @@ func missingRules(t *testing.T, n *cluster.Node) string {
 			Rules []any
 		}
 	}
-	if err := json.Unmarshal(n.MustGet(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles"), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(n.MustGet(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles"), &list))
 	has := map[string]string{}
 	for _, role := range list.Items {
 		has[role.Metadata.Name] = jsonOf(role.Rules)

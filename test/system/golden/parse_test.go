@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/kubeapiserver"
 )
 
@@ -77,9 +78,7 @@ func TestBlocks(t *testing.T) {
 		{Name: "c", Status: 200},
 	}
 	text, err := encode("Head.", all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	read, err := decode(text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -92,9 +91,7 @@ func TestBlocks(t *testing.T) {
 // TestVersion: what golden files say of themselves is what tools/peers pins.
 func TestVersion(t *testing.T) {
 	mod, err := os.ReadFile("../../../tools/peers/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := "k8s.io/kubernetes v" + kubeapiserver.Version; !strings.Contains(string(mod), want) {
 		t.Errorf("tools/peers/go.mod does not have %q", want)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // fake is a server that stories are told to. Its answers are the request, but for
@@ -102,13 +104,9 @@ func TestPlay(t *testing.T) {
 func played(t *testing.T, text string, upstream bool) string {
 	t.Helper()
 	s, err := parseStory("s.txt", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	hooks, err := startWebhooks(s.webhooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer hooks.close()
 	f := &fake{hooks: hooks, audit: filepath.Join(t.TempDir(), "audit.log")}
 	web := httptest.NewServer(f)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -215,9 +216,7 @@ func (h *hostility) unharmed(t *testing.T) {
 			t.Errorf("%s has contained %v panics", n.Name, panics)
 		}
 		log, err := os.ReadFile(n.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if at := bytes.Index(log, []byte("panic")); at >= 0 {
 			t.Errorf("%s: %.2000s", n.Name, log[at:])
 		}

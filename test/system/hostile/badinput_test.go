@@ -20,6 +20,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -42,9 +43,7 @@ func (b badRequest) String() string {
 func readBadRequests(t *testing.T) []badRequest {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", "bad_requests.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out []badRequest
 	for _, block := range strings.Split(string(raw), "\n====\n") {
 		for strings.HasPrefix(block, "#") {
@@ -83,9 +82,7 @@ func parseBadRequest(t *testing.T, block string) badRequest {
 		}
 	case "@big":
 		n, err := strconv.Atoi(rest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b.body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"a":"` + strings.Repeat("x", n) + `"}}`)
 	case "@cut":
 		length, text, _ := strings.Cut(rest, " ")
@@ -168,9 +165,7 @@ func everything(t *testing.T, n *cluster.Node) string {
 	var all []string
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces", "/api/v1/secrets"} {
 		var list struct{ Items []json.RawMessage }
-		if err := json.Unmarshal(n.MustGet(t, path), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(n.MustGet(t, path), &list))
 		for _, item := range list.Items {
 			all = append(all, string(item))
 		}
@@ -183,9 +178,7 @@ func sendBad(t *testing.T, n *cluster.Node, b badRequest) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, b.method, n.API+b.path, bytes.NewReader(b.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	req.Header = b.header.Clone()
 	if b.length != 0 {
 		req.ContentLength = b.length
@@ -230,9 +223,7 @@ func halfOpen(t *testing.T, n *cluster.Node) []net.Conn {
 	t.Helper()
 	api := strings.TrimPrefix(n.API, "https://")
 	admin, err := n.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var conns []net.Conn
 	for range 20 {
 		for _, addr := range []string{api, n.Peer} {
@@ -257,9 +248,7 @@ func rawGarbage(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	api := strings.TrimPrefix(n.API, "https://")
 	admin, err := n.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, addr := range []string{api, n.Peer} {
 		for _, bytes := range []string{
 			"", "GET / HTTP/1.0\r\n\r\n", strings.Repeat("\x00\xff", 4096),
@@ -302,12 +291,8 @@ const silenceWithin = 20 * time.Second
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(silenceWithin)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, conn.SetDeadline(time.Now().Add(silenceWithin)))
 	return conn
 }
 

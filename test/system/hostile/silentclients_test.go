@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -194,29 +195,19 @@ func crowd(t *testing.T, all silence) *silentCrowd {
 	processes := (all.Sockets + 4999) / 5000
 	c := &silentCrowd{counts: make([]atomic.Pointer[silentCount], processes)}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range processes {
 		one := all
 		one.Sockets, one.PerSecond = all.Sockets/processes, all.PerSecond/processes
 		what, err := json.Marshal(one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), silentVariable+"="+string(what))
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, cmd.Start())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

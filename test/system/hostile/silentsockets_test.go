@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -121,9 +122,7 @@ func visit(t *testing.T, all []*visitor, lasts time.Duration) {
 func (v *visitor) connect(t *testing.T) {
 	t.Helper()
 	config, err := v.node.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !v.user {
 		config = &tls.Config{RootCAs: config.RootCAs}
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,9 +159,7 @@ func TestStreamsOutliveNodes(t *testing.T) {
 	goesOn("there is another leader")
 	c.Kill(t, c.Others(leader, carries)...)
 	goesOn("there is no quorum")
-	if err := say.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, say.Close())
 	if _, err := ofExec.ReadString('\n'); err == nil || err.Error() != "the exec has ended: <nil>" {
 		t.Errorf("the end of the input: %v", err)
 	}

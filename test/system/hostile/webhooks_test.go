@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -90,9 +91,7 @@ const hookPath = "/apis/admissionregistration.k8s.io/v1/"
 func configure(t *testing.T, n *cluster.Node, kind, name string, webhooks ...any) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name}, "webhooks": webhooks})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := hookPath + kind + "webhookconfigurations"
 	if code, answer := n.Send(t, http.MethodPost, path, string(body)); code != 201 {
 		t.Fatalf("%d %s", code, answer)
@@ -200,9 +199,7 @@ func TestHostileWebhooks(t *testing.T) {
 			began := time.Now()
 			resp, answer, err := n.Do(t, http.MethodPost, mapsPath, labelled(x.name, x.name))
 			took := time.Since(began)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			code := resp.StatusCode
 			t.Logf("%d in %s, %d bytes, %.200s", code, took.Round(time.Millisecond), len(answer), answer)
 			if x.code != 0 && code != x.code || code == 0 || !strings.Contains(string(answer), x.text) {
@@ -297,9 +294,7 @@ func TestManyWebhooks(t *testing.T) {
 		code, answer, err := n.Exchange(ctx, n.HTTP(t), http.MethodPost, mapsPath+query, "application/json",
 			fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"w":%q}},"data":{"last":"0"}}`, name, label))
 		took := time.Since(began)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Logf("%s: %d in %s, %s of CPU, %d asked, %d at a time; %.160s", name, code, took.Round(time.Millisecond), n.CPU(t)-cpu, asked.Load(), most.Load(), answer)
 		return code, answer, took
 	}

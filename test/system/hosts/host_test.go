@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/isolated"
 )
@@ -33,9 +34,7 @@ type Host struct {
 func newHost(t *testing.T, name, ip string) *Host {
 	t.Helper()
 	h := &Host{name: name, ip: ip, dir: filepath.Join(cluster.RunDir(), "hosts", name)}
-	if err := os.MkdirAll(h.disk(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(h.disk(), 0o755))
 	// Of its own: a file system cannot lie over a directory that it lies in.
 	if err := unix.Mount("tmpfs", h.disk(), "tmpfs", 0, ""); err != nil {
 		t.Fatalf("%s: mount a disk: %v", name, err)
@@ -56,33 +55,21 @@ func (h *Host) disk() string { return filepath.Join(h.dir, "disk") }
 func (h *Host) powerOn(t *testing.T) {
 	t.Helper()
 	console, err := os.OpenFile(filepath.Join(h.dir, "console"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer console.Close()
 	script, err := filepath.Abs("boot.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd := exec.Command("sh", script, h.name, h.disk(), isolated.Cgroup())
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC}
 	plugged, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	h.first, h.ended = cmd, make(chan error, 1)
 	go func() { h.ended <- cmd.Wait() }()
-	if err := isolated.Plug(h.name, cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.Plug(h.name, cmd.Process.Pid))
 	// Before it has a root directory of its own: its network is all that is entered.
-	if err := isolated.Shell("nsenter", "--net", "--target", strconv.Itoa(cmd.Process.Pid), "sh", "-c", "'"+isolated.ConfigureLine(h.ip)+"'"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.Shell("nsenter", "--net", "--target", strconv.Itoa(cmd.Process.Pid), "sh", "-c", "'"+isolated.ConfigureLine(h.ip)+"'"))
 	if _, err := io.WriteString(plugged, "yes\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +127,7 @@ func (h *Host) install(t *testing.T, to string, mode os.FileMode, pattern string
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		h.write(t, filepath.Join(to, filepath.Base(file)), string(b), mode)
 	}
 }
@@ -151,12 +136,8 @@ func (h *Host) install(t *testing.T, to string, mode os.FileMode, pattern string
 func (h *Host) write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	path = h.path(path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(text), mode))
 }
 
 // run runs a command on the host as root, and returns what it prints.

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/isolated"
 )
@@ -55,9 +56,7 @@ func TestHosts(t *testing.T) {
 // newSite does what docs/control-plane.md says under "Three hosts".
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if err := isolated.MakeBridge(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.MakeBridge())
 	s := &site{clients: map[*Host]kubernetes.Interface{}, components: components}
 	bin := filepath.Dir(cluster.KubectlPath())
 	for _, name := range components {
@@ -114,12 +113,8 @@ func newSite(t *testing.T) *site {
 	for _, h := range s.hosts {
 		kubeconfig := filepath.Join(h.dir, "admin.kubeconfig")
 		text, err := os.ReadFile(h.path("/var/lib/quorate/" + h.name + "/admin.kubeconfig"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(kubeconfig, text, 0o600))
 		s.clients[h] = cluster.Client(t, kubeconfig)
 		s.serves(t, h)
 	}
@@ -148,9 +143,7 @@ func mayRaise(t *testing.T) bool {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var has [2]unix.CapUserData
-	if err := unix.Capget(&header, &has[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Capget(&header, &has[0]))
 	return has[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
 
@@ -299,9 +292,7 @@ func (w *writer) end(t *testing.T) {
 	w.all.Wait()
 	for _, h := range w.s.hosts {
 		list, err := w.s.clients[h].CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		there := map[string]bool{}
 		for _, m := range list.Items {
 			there[m.Name] = true
@@ -371,9 +362,7 @@ func testWorker(t *testing.T, s *site) {
 	admin := []string{"--kubeconfig", "/var/lib/quorate/n1/admin.kubeconfig"}
 	n1.run(t, append([]string{"quorate", "kubeconfig", "--user", "system:node:w1", "--group", "system:nodes", "--to", "/run/w1"}, admin...)...)
 	text, err := os.ReadFile(n1.path("/run/w1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rbac, ctx := s.clients[n1].RbacV1(), t.Context()
 	const name = "quorate-proxy"
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{

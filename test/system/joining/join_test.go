@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -53,9 +54,7 @@ type joiner struct {
 func told(t *testing.T, c *cluster.Cluster) *joiner {
 	t.Helper()
 	var made struct{ Token, Command string }
-	if err := json.Unmarshal([]byte(c.Admin(t, "token", "create", "--worker", "--note", "rack 7", "--output", "json")), &made); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(c.Admin(t, "token", "create", "--worker", "--note", "rack 7", "--output", "json")), &made))
 	j := &joiner{t: t, c: c, node: c.Nodes()[0]}
 	words := strings.Fields(made.Command)
 	if len(words) < 7 || words[0] != "kubeadm" || words[1] != "join" || words[3] != "--token" || words[4] != made.Token {
@@ -76,9 +75,7 @@ func told(t *testing.T, c *cluster.Cluster) *joiner {
 func (j *joiner) client(config *rest.Config) kubernetes.Interface {
 	j.t.Helper()
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	return client
 }
 
@@ -107,9 +104,7 @@ func (j *joiner) discover() {
 		return ""
 	})
 	config, err := clientcmd.Load([]byte(kubeconfig))
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	for _, x := range config.Clusters {
 		j.server, j.authorities = x.Server, x.CertificateAuthorityData
 	}
@@ -118,9 +113,7 @@ func (j *joiner) discover() {
 		j.t.Fatalf("cluster-info has no authority: %s", kubeconfig)
 	}
 	ca, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
 	if pin := hex.EncodeToString(sum[:]); !slices.Contains(j.pins, pin) {
 		j.t.Errorf("the authority's pin is %s, told %q", pin, j.pins)
@@ -168,9 +161,7 @@ func TestJoin(t *testing.T) {
 
 	// What a kubelet does with bootstrap-kubelet.conf.
 	store, err := certificate.NewFileStore("kubelet-client", t.TempDir(), t.TempDir(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	manager, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return token, nil },
 		Template:         &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:worker", Organization: []string{"system:nodes"}}},
@@ -178,9 +169,7 @@ func TestJoin(t *testing.T) {
 		GetUsages:        certificate.DefaultKubeletClientGetUsages,
 		CertificateStore: store,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	manager.Start()
 	defer manager.Stop()
 	cluster.Await(t, patience, "the kubelet has a certificate", func() string {
@@ -211,13 +200,9 @@ func TestJoin(t *testing.T) {
 func (j *joiner) lies(token kubernetes.Interface) {
 	j.t.Helper()
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	private, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	for _, x := range []struct {
 		name, signer, cn, org string
 		ips                   []net.IP
@@ -233,9 +218,7 @@ func (j *joiner) lies(token kubernetes.Interface) {
 			template.Subject.Organization = []string{x.org}
 		}
 		pemRequest, err := certutil.MakeCSRFromTemplate(private, template)
-		if err != nil {
-			j.t.Fatal(err)
-		}
+		must.OK(j.t, err)
 		name, _, err := csr.RequestCertificateWithContext(j.t.Context(), token, pemRequest, x.name, x.signer, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, private)
 		if (err != nil) != x.refused {
 			j.t.Errorf("%s: %v", x.name, err)
@@ -259,36 +242,24 @@ func (j *joiner) pending(name string) {
 func (j *joiner) serving(kubelet kubernetes.Interface) {
 	j.t.Helper()
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	private, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	pemRequest, err := certutil.MakeCSRFromTemplate(private, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:worker", Organization: []string{"system:nodes"}}, DNSNames: []string{"worker"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 9)},
 	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	name, uid, err := csr.RequestCertificateWithContext(j.t.Context(), kubelet, pemRequest, "", certificatesv1.KubeletServingSignerName, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}, private)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	j.pending(name)
 	j.node.Kubectl(j.t, "certificate", "approve", name)
 	ctx, cancel := context.WithTimeout(j.t.Context(), patience)
 	defer cancel()
 	signed, err := csr.WaitForCertificate(ctx, kubelet, name, uid)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	block, _ := pem.Decode(signed)
 	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(j.authorities)
 	for _, host := range []string{"worker", "192.0.2.9"} {
@@ -317,21 +288,15 @@ func TestUsers(t *testing.T) {
 			t.Errorf("%v: %v, %v", x.args, st, err)
 		}
 		config, err := clientcmd.BuildConfigFromFlags("", file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if who, err := whoami(t.Context(), client); who != x.who {
 			t.Errorf("%v: %s, %v", x.args, who, err)
 		}
 		block, _ := pem.Decode(config.CertData)
 		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if valid := time.Until(cert.NotAfter); slices.Contains(x.args, "1h") && (valid > time.Hour || valid < 58*time.Minute) {
 			t.Errorf("%v: it is valid for %s", x.args, valid)
 		}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -40,9 +41,7 @@ func TestKubeadm(t *testing.T) {
 		t.Skip("to have the proof, as root: make build bin/kubeadm && KUBEADM=bin/kubeadm go test ./test/system/joining -run TestKubeadm")
 	}
 	kubeadm, err := filepath.Abs(kubeadm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := os.Stat(kubeadm); err != nil {
 		kubeadm = filepath.Join("..", "..", os.Getenv("KUBEADM")) // as the Makefile names it
 		if kubeadm, err = filepath.Abs(kubeadm); err != nil {
@@ -50,9 +49,7 @@ func TestKubeadm(t *testing.T) {
 		}
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := cluster.Start(t, 1)
 	for _, by := range []string{"token", "file"} {
 		t.Run(by, func(t *testing.T) {
@@ -64,9 +61,7 @@ func TestKubeadm(t *testing.T) {
 			if by == "file" {
 				file := filepath.Join(t.TempDir(), "cluster.conf")
 				text := c.Nodes()[0].Kubectl(t, "-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}")
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 				how = []string{"--discovery-file", file, "--tls-bootstrap-token", j.id + "." + j.secret}
 			}
 			name := "worker-" + by

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -59,9 +60,7 @@ func (s *session) version(t *testing.T) int {
 		t.Fatalf("%v in %s%s", err, out.Stdout, out.Stderr)
 	}
 	minor, err := strconv.Atoi(v.ClientVersion.Minor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return minor
 }
 
@@ -131,9 +130,7 @@ var (
 func readSession(t *testing.T, minor int, ns string) (commands []sessionCommand) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/kubectl.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	skip := false
 	for i, line := range strings.Split(strings.ReplaceAll(string(raw), "{ns}", ns), "\n") {
 		at := "kubectl.txt:" + strconv.Itoa(i+1)

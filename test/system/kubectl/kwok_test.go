@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -102,9 +103,7 @@ func TestKwok(t *testing.T) {
 		}
 		return ""
 	})
-	if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	cluster.Await(t, 20*time.Second, "pods go", func() string {
 		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -128,9 +127,7 @@ func missing(what string, has, want int) string {
 func runKwok(t *testing.T, n *cluster.Node, path string) (stop func()) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(n.Cluster.Dir, "kwok.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	args := []string{"--kubeconfig", filepath.Join(n.Cluster.Dir, n.Name, "admin.kubeconfig"), "--manage-all-nodes", "--node-lease-duration-seconds", "8"}
 	for _, stage := range kwokStages(t) {

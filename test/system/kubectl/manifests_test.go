@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -20,9 +21,7 @@ import (
 func manifest(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", "manifests", path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return path
 }
 
@@ -97,9 +96,7 @@ func documents(t *testing.T, files []string) map[string]map[string]any {
 			continue
 		}
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, doc := range strings.Split("\n"+string(b), "\n---") {
 			var o map[string]any
 			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
@@ -123,9 +120,7 @@ func identity(o map[string]any) string {
 func sameObjects(t *testing.T, wanted map[string]map[string]any, list string) {
 	t.Helper()
 	var got struct{ Items []map[string]any }
-	if err := json.Unmarshal([]byte(list), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(list), &got))
 	if len(got.Items) != len(wanted) {
 		t.Errorf("%d objects came back, want %d", len(got.Items), len(wanted))
 	}
@@ -217,12 +212,8 @@ func TestKubectlStory(t *testing.T) {
 	r.Kubectl(t, "create", "namespace", ns)
 	file := filepath.Join(t.TempDir(), "story.yaml")
 	b, err := os.ReadFile(manifest(t, "kwok/fake-pod-stages.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), "namespace: default", "namespace: "+ns)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(b), "namespace: default", "namespace: "+ns)), 0o600))
 
 	k("apply", "-f", file)
 	if table := k("get", "deployments", "-o", "wide"); !strings.HasPrefix(table, "NAME ") || !strings.Contains(table, "container-0,container-1") {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -35,18 +36,12 @@ func TestSecretChangedAtRest(t *testing.T) {
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}}
 		body, err := json.Marshal(map[string]string{"tokenID": parts[2], "secret": parts[3], "node": "x"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		resp, err := client.Post(n.API+"/quorate/join", "application/json", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer resp.Body.Close()
 		answer, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return resp.StatusCode, string(answer)
 	}
 	if code, answer := join(n1); code != http.StatusOK {
@@ -54,9 +49,7 @@ func TestSecretChangedAtRest(t *testing.T) {
 	}
 	c.Kill(t, c.Nodes()...)
 	secret := strings.Repeat("fedcba9876543210", 4)
-	if err := os.WriteFile(filepath.Join(c.Dir, "token"), []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.Dir, "token"), []byte(secret+"\n"), 0o600))
 	c.RestartAll(t)
 	n1 = c.Node(t, "n1")
 	for _, n := range c.Nodes() {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -30,12 +31,8 @@ func TestMembership(t *testing.T) {
 		Token string
 		Info  struct{ ID string }
 	}
-	if err := json.Unmarshal([]byte(c.Admin(t, "token", "create", "--note", "for n4", "-o", "json")), &made); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(token, []byte(made.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(c.Admin(t, "token", "create", "--note", "for n4", "-o", "json")), &made))
+	must.OK(t, os.WriteFile(token, []byte(made.Token+"\n"), 0o600))
 	api := strings.TrimPrefix(c.Nodes()[1].API, "https://")
 	n4 := c.Launch(t, "n4", c.FreePort, "--join", api, "--join-token", "@"+token)
 	n4.AwaitReady(t)
@@ -99,9 +96,7 @@ func TestRestore(t *testing.T) {
 	first := c.Nodes()[0]
 	first.Kubectl(t, "create", "configmap", "kept", "--from-literal=a=b")
 	kept, err := first.Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(c.Dir, "backup")
 	c.Admin(t, "snapshot", "save", file, "--context", "quorate-n2")
 	if out := c.Quorate(t, "snapshot", "verify", file); !strings.Contains(out, "is whole") {
@@ -109,13 +104,9 @@ func TestRestore(t *testing.T) {
 	}
 	damaged := file + ".damaged"
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b[len(b)/2] ^= 1
-	if err := os.WriteFile(damaged, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(damaged, b, 0o600))
 	for _, command := range [][]string{{"verify", damaged}, {"restore", damaged, "--data-dir", filepath.Join(c.Dir, "damaged"), "--name", "r1", "--peer-advertise-address", "127.0.0.1:7443"}} {
 		if out, err := c.TryQuorate(t, append([]string{"snapshot"}, command...)...); err == nil || !strings.Contains(out, "damaged data") {
 			t.Errorf("snapshot %s of a damaged backup: %s", command[0], out)
@@ -129,9 +120,7 @@ func TestRestore(t *testing.T) {
 	r1.AwaitReady(t)
 	client := r1.Typed(t).CoreV1().ConfigMaps("default")
 	list, err := client.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The roots of the cluster are there too, if the leader had written them by then.
 	list.Items = slices.DeleteFunc(list.Items, func(m corev1.ConfigMap) bool { return m.Name == "kube-root-ca.crt" })
 	if len(list.Items) != 1 || list.Items[0].Name != "kept" || list.Items[0].Data["a"] != "b" || list.Items[0].UID != kept.UID {
@@ -144,9 +133,7 @@ func TestRestore(t *testing.T) {
 	}
 	list.Items[0].Labels = map[string]string{"new": "cluster"}
 	written, err := client.Update(t.Context(), &list.Items[0], metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, rv := range []string{list.ResourceVersion, written.ResourceVersion} {
 		if cluster.Revision(t, rv) < cluster.Revision(t, kept.ResourceVersion)+1_000_000_000 {
 			t.Errorf("after the restore there is resourceVersion %s, before it was %s", rv, kept.ResourceVersion)
@@ -156,9 +143,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("a list at a resourceVersion of the old cluster: %v, want 410 Expired", err)
 	}
 	watch, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: kept.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer watch.Stop()
 	select {
 	case e := <-watch.ResultChan():

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -45,9 +46,7 @@ func allMove(t *testing.T, to [3]int) {
 	}
 	c.Forget(c.Nodes()...)
 	port, err := cluster.FreePorts(6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range 3 {
 		peers = append(peers, fmt.Sprintf("127.0.0.1:%d", port+3+i))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -204,14 +205,10 @@ func memberRights(t *testing.T, n *cluster.Node, name string) {
 	}
 	// All APIs of controllers are asked for metadata alone, in protobuf.
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.API+"/apis/quorate.io/v1/members", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	answer, err := n.HTTP(t).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK || !strings.Contains(answer.Header.Get("Content-Type"), "protobuf") {
 		t.Errorf("metadata in protobuf: %d %s", answer.StatusCode, answer.Header.Get("Content-Type"))

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 	"github.com/quorate/quorate/test/harness/cluster"
@@ -42,17 +43,13 @@ func stolen(t *testing.T, n *cluster.Node) *disk {
 	d := &disk{dir: filepath.Join(n.Cluster.Dir, n.Name), roots: x509.NewCertPool()}
 	read := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join(d.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b
 	}
 	var who struct {
 		NodeID proto.NodeID `json:"nodeID"`
 	}
-	if err := json.Unmarshal(read("node.json"), &who); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(read("node.json"), &who))
 	d.id = who.NodeID
 	var err error
 	if d.peer, err = tls.X509KeyPair(read("pki/peer.crt"), read("pki/peer.key")); err != nil {
@@ -60,9 +57,7 @@ func stolen(t *testing.T, n *cluster.Node) *disk {
 	}
 	d.roots.AppendCertsFromPEM(read("pki/peer-ca.crt"))
 	admin, err := tls.X509KeyPair(read("pki/admin.crt"), read("pki/admin.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	api := x509.NewCertPool()
 	api.AppendCertsFromPEM(read("pki/api-ca.crt"))
 	d.admin = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
@@ -77,16 +72,12 @@ func stolen(t *testing.T, n *cluster.Node) *disk {
 func (d *disk) host(t *testing.T, cluster proto.ClusterID) *peer.Host {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h, err := peer.New(peer.Config{
 		NodeID: d.id, Credentials: d, Listener: l, Cluster: func() proto.ClusterID { return cluster },
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = h.Close() })
 	return h
 }
@@ -131,14 +122,10 @@ func TestRemovedKeys(t *testing.T) {
 	leader := c.Leader(t)
 	d := stolen(t, n3)
 	var list struct{ ClusterID proto.ClusterID }
-	if err := json.Unmarshal([]byte(c.Admin(t, "member", "list", "-o", "json")), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(c.Admin(t, "member", "list", "-o", "json")), &list))
 	h := d.host(t, list.ClusterID)
 	conn, err := h.Conn("", leader.Peer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	calls := proto.NewPeerClient(conn)
 	if err := grant(t.Context(), calls); err != nil {
 		t.Fatalf("a member's proposal: %v", err)
@@ -156,9 +143,7 @@ func TestRemovedKeys(t *testing.T) {
 		t.Fatalf("the node's administrator reads secrets: %d %v", code, err)
 	}
 	watch, err := d.admin.Get(leader.API + "/api/v1/secrets?watch=1&timeoutSeconds=600")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer watch.Body.Close()
 
 	cluster.Members(t, c, "remove", "n3")
@@ -186,9 +171,7 @@ func TestRemovedKeys(t *testing.T) {
 			return ""
 		})
 		conn, err := h.Conn("", n.Peer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := proto.NewPeerClient(conn).Status(t.Context(), &proto.StatusRequest{}); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s answers a removed node: %v", n.Name, err)
 		}
@@ -238,9 +221,7 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 		}
 	}
 	log, err := os.ReadFile(n3.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n := strings.Count(string(log), "THIS NODE WAS REMOVED FROM THE CLUSTER"); n != 1 {
 		t.Errorf("its log says it %d times", n)
 	}
@@ -249,9 +230,7 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 		cluster.Members(t, c, "transfer-leader", "n1")
 	}
 	watch, err := n2.HTTP(t).Get(n2.API + "/api/v1/secrets?watch=1&timeoutSeconds=600")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer watch.Body.Close()
 	cluster.Members(t, c, "remove", "n2")
 	began := time.Now()

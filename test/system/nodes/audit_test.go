@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // components are users whose refusals are reported.
@@ -23,9 +25,7 @@ func (s *Site) reportRefusals(t *testing.T) {
 	counts, total := map[string]int{}, 0
 	for _, m := range s.control {
 		f, err := os.Open(m.path("audit.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer f.Close()
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 1<<20)
@@ -51,9 +51,7 @@ func (s *Site) reportRefusals(t *testing.T) {
 				counts[fmt.Sprintf("%d %s %s %s/%s", e.ResponseStatus.Code, e.ResponseStatus.Reason, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Subresource)+" "+e.User.Username]++
 			}
 		}
-		if err := lines.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, lines.Err())
 	}
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(counts)) {

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // authority is a certificate authority of the site, which --client-ca-file names: it makes the
@@ -34,13 +36,9 @@ func newAuthority(t *testing.T, dir string) *authority {
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := &authority{cert: cert, key: key, certFile: filepath.Join(dir, "site-ca.crt")}
 	writeFile(t, a.certFile, pemOf("CERTIFICATE", der))
 	return a
@@ -68,15 +66,11 @@ func (a *authority) sign(t *testing.T, tmpl *x509.Certificate) (cert, key []byte
 	t.Helper()
 	k := newKey(t)
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tmpl.SerialNumber, tmpl.KeyUsage = serial, x509.KeyUsageDigitalSignature
 	tmpl.NotBefore, tmpl.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(12*time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, k.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pemOf("CERTIFICATE", der), pemKey(t, k)
 }
 
@@ -84,9 +78,7 @@ func (a *authority) sign(t *testing.T, tmpl *x509.Certificate) (cert, key []byte
 func (a *authority) kubeconfig(t *testing.T, caFile, server, name string, groups ...string) string {
 	t.Helper()
 	ca, err := os.ReadFile(caFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, key := a.user(t, name, groups...)
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`apiVersion: v1
@@ -101,18 +93,14 @@ current-context: c
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return key
 }
 
 func pemKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return pemOf("EC PRIVATE KEY", der)
 }
 
@@ -122,7 +110,5 @@ func pemOf(kind string, der []byte) []byte {
 
 func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, data, 0o600))
 }

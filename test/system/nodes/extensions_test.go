@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // testExtensionServers runs two API servers of other projects as Pods, by their own manifests: metrics-server, which
@@ -80,15 +82,11 @@ patches:
 func (s *Site) applyModule(t *testing.T, module, overlay string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(s.bin, "manifests", module))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(s.bin, "manifests", module))))
 	base := filepath.Join(dir, "base/kustomization.yaml")
 	if _, err := os.Stat(base); err != nil {
 		files, err := filepath.Glob(filepath.Join(dir, "base/*.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var b strings.Builder
 		b.WriteString("resources:\n")
 		for _, f := range files {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -158,9 +159,7 @@ func (s *Site) whereControllers(t *testing.T) string {
 	var at []string
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		lease, err := s.client.CoordinationV1().Leases("kube-system").Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		machine, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 		at = append(at, name+" at "+machine)
 	}

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // The images of the site: nothing is pulled. pauseImage is the one that kubelet keeps.
@@ -36,9 +38,7 @@ func makeImage(t *testing.T, to, name string, files map[string]string, links []s
 	w := tar.NewWriter(&layer)
 	add := func(h *tar.Header, data []byte) {
 		h.Size = int64(len(data))
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.WriteHeader(h))
 		if _, err := w.Write(data); err != nil {
 			t.Fatal(err)
 		}
@@ -53,17 +53,13 @@ func makeImage(t *testing.T, to, name string, files map[string]string, links []s
 	}
 	for _, at := range slices.Sorted(maps.Keys(files)) {
 		data, err := os.ReadFile(files[at])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		add(&tar.Header{Name: at, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 	}
 	for _, link := range links {
 		add(&tar.Header{Name: path.Join("bin", link), Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	config := marshal(t, map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{"Env": []string{"PATH=/bin"}, "Entrypoint": entrypoint, "WorkingDir": "/"},
@@ -77,9 +73,7 @@ func makeImage(t *testing.T, to, name string, files map[string]string, links []s
 	add(&tar.Header{Name: configName, Typeflag: tar.TypeReg, Mode: 0o644}, config)
 	add(&tar.Header{Name: "layer.tar", Typeflag: tar.TypeReg, Mode: 0o644}, layer.Bytes())
 	add(&tar.Header{Name: "manifest.json", Typeflag: tar.TypeReg, Mode: 0o644}, manifest)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	writeFile(t, to, image.Bytes())
 }
 
@@ -104,9 +98,7 @@ func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 func marshal(t *testing.T, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/chaos/host"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/isolated"
@@ -37,9 +38,7 @@ type machine struct {
 func newMachine(t *testing.T, name, ip, bin string) *machine {
 	t.Helper()
 	m := &machine{name: name, ip: ip, dir: filepath.Join(cluster.RunDir(), name), bin: bin}
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(m.dir, 0o755))
 	var err error
 	if m.host, err = host.New(host.Options{Network: true, Mounts: true}); err != nil {
 		t.Fatal(err)
@@ -51,9 +50,7 @@ func newMachine(t *testing.T, name, ip, bin string) *machine {
 		// Who holds a lease of a leader is known by the name of its machine.
 		return errors.Join(unix.Unshare(unix.CLONE_NEWUTS), unix.Sethostname([]byte(name)))
 	})
-	if err := isolated.Plug(name, tid); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.Plug(name, tid))
 	m.do(t, func() error { return isolated.Configure(ip) })
 	return m
 }
@@ -80,9 +77,7 @@ func (m *machine) plugIn(t *testing.T) { t.Helper(); m.link(t, "up") }
 
 func (m *machine) link(t *testing.T, state string) {
 	t.Helper()
-	if err := isolated.Cable(m.name, state); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.Cable(m.name, state))
 }
 
 // path is a file in the machine's directory.
@@ -92,12 +87,8 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 func (m *machine) write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := m.path(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -170,9 +161,7 @@ func (m *machine) serve(t *testing.T, name string, args ...string) *service {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &service{m: m, name: name, args: args, stop: stop, done: make(chan struct{})}
 	log, err := os.OpenFile(m.path(filepath.Base(name)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	first := make(chan error, 1)
 	go func() {
 		defer close(s.done)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 	"github.com/quorate/quorate/test/harness/isolated"
 )
@@ -63,9 +64,7 @@ func newSite(t *testing.T) *Site {
 	t.Helper()
 	begun := time.Now()
 	s := &Site{bin: os.Getenv(enableVariable)}
-	if err := isolated.MakeBridge(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.MakeBridge())
 	s.site = newAuthority(t, cluster.RunDir())
 	s.startQuorate(t)
 	t.Logf("all nodes serve after %s", time.Since(begun).Round(100*time.Millisecond))
@@ -172,13 +171,9 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string,
 	w := &worker{machine: newMachine(t, name, ip, s.bin)}
 	s.workers = append(s.workers, w)
 	cgroup := isolated.Cgroup() + "/" + name
-	if err := isolated.MakeCgroup(cgroup); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, isolated.MakeCgroup(cgroup))
 	for _, dir := range []string{"log", "manifests", "cni", "plugins", "containerd", "kubelet", "etc", "etc-work"} {
-		if err := os.MkdirAll(w.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(w.path(dir), 0o755))
 	}
 	w.do(t, w.mount)
 	// The network outside has no route on: what is not ours fails at once. Addresses of Services need one.
@@ -195,9 +190,7 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string,
 	w.kubelet = w.serve(t, "sh", "-c", fmt.Sprintf(kubeletUnit, filepath.Join(w.bin, "kubelet"), w.path("kubelet.conf.d")))
 	// No systemd looks after kubelet here: kubeadm's words to it are in vain.
 	w.write(t, "bin/systemctl", "#!/bin/sh\nexit 0\n")
-	if err := os.Chmod(w.path("bin/systemctl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(w.path("bin/systemctl"), 0o700))
 	begun := time.Now()
 	// The checks before want what Debian installs, such as crictl and a kernel's configuration.
 	w.run(t, "sh", "-c", fmt.Sprintf("PATH=%s:$PATH; exec %s/%s --cri-socket unix:///run/containerd/containerd.sock --ignore-preflight-errors=all",
@@ -337,9 +330,7 @@ func (s *Site) connectPods(t *testing.T) {
 				m.route(t, w.podCIDR, w.ip)
 			}
 		}
-		if err := isolated.Shell("ip", "route", "replace", w.podCIDR, "via", w.ip); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, isolated.Shell("ip", "route", "replace", w.podCIDR, "via", w.ip))
 		w.write(t, "cni/10-site.conflist", fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "site", "plugins": [{
 "type": "bridge", "bridge": "pods0", "isGateway": true, "hairpinMode": true,
 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, w.podCIDR))
@@ -464,8 +455,6 @@ func text(err error) string {
 func readAll(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -78,9 +79,7 @@ func (s *Site) converse(t *testing.T, stdin string, args []string) (string, erro
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.CommandWithin)
 	defer cancel()
 	from, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer from.Close()
 	defer to.Close()
 	if _, err := to.WriteString(stdin); err != nil {
@@ -99,9 +98,7 @@ func (s *Site) background(t *testing.T, args []string) (out *output, end func())
 	cmd := s.kubectlCommand(ctx, args...)
 	out = &output{}
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	end = sync.OnceFunc(func() { stop(); _ = cmd.Wait() })
 	t.Cleanup(end)
 	return out, end

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/isolated"
 )
 
@@ -117,9 +118,7 @@ func testServices(t *testing.T, s *Site) {
 	s.apply(t, ns, "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}\n")
 	pods := s.awaitReady(t, ns, "app=web", 2)
 	service, err := s.client.CoreV1().Services(ns).Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	url := "http://" + service.Spec.ClusterIP + "/"
 	seen := map[string]bool{}
 	s.awaitFor(t, podsWithin, "both pods answer at the cluster IP, asked from a node", func() string {
@@ -146,9 +145,7 @@ func testServices(t *testing.T, s *Site) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(readAll(t, s.ca)))
 	conn, err := s.workers[1].host.Dial(t.Context(), "tcp", net.JoinHostPort(serviceIP, "443"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	if err := tls.Client(conn, &tls.Config{RootCAs: pool, ServerName: serviceIP}).HandshakeContext(t.Context()); err != nil {
 		t.Errorf("the API at %s: %v", serviceIP, err)
@@ -232,9 +229,7 @@ func testVolumes(t *testing.T, s *Site) {
 	s.kubectl(t, "create", "configmap", "settings", "-n", ns, "--from-literal=color=green")
 	s.kubectl(t, "create", "secret", "generic", "password", "-n", ns, "--from-literal=word=sesame")
 	shared := t.TempDir()
-	if err := os.Chmod(shared, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(shared, 0o777))
 	const look = `cat /c/color /s/word /p/color /p/word /p/labels > /e/all; echo "$COLOR $WORD $NODE" >> /e/all; ` +
 		`test -s /p/token && echo token >> /e/all; cat /e/all > /h/file; cat /e/all > /dev/termination-log`
 	s.apply(t, ns, podManifest("mounts", []string{container("mounts", look,
@@ -338,9 +333,7 @@ func testStaticPod(t *testing.T, s *Site) {
 		}
 		return ""
 	})
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(file))
 	s.awaitReady(t, ns, "app=static", 0)
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -38,9 +39,7 @@ func start(t *testing.T, c *cluster.Cluster, args ...string) string {
 	cmd.WaitDelay = 10 * time.Second
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	at := make(chan string, 1)
 	var log strings.Builder
 	var read sync.WaitGroup
@@ -110,9 +109,7 @@ func TestClients(t *testing.T) {
 	seen := &answeredBy{}
 	config.WrapTransport = func(t http.RoundTripper) http.RoundTripper { seen.RoundTripper = t; return seen }
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace("default"))
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	stop := make(chan struct{})
@@ -129,13 +126,9 @@ func TestClients(t *testing.T) {
 		n++
 		return err
 	}
-	if err := create(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, create())
 	for _, how := range []string{"paused", "killed"} {
-		if err := create(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, create())
 		on := c.Node(t, seen.node.Load().(string))
 		began := time.Now()
 		if how == "paused" {
@@ -174,9 +167,7 @@ func TestClients(t *testing.T) {
 		}
 	}
 	list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cluster.Await(t, 10*time.Second, "the informer has what there is", func() string {
 		if got := len(informer.GetStore().ListKeys()); got != len(list.Items) {
 			return fmt.Sprintf("%d objects of %d", got, len(list.Items))
@@ -191,22 +182,14 @@ func TestRestart(t *testing.T) {
 	at := strings.TrimPrefix(c.Nodes()[0].API, "https://")
 	file := filepath.Join(t.TempDir(), "nodes.json")
 	text, err := json.Marshal(map[string]any{"version": 1, "nodes": []string{at}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(file, text, 0o600))
 	config := c.Nodes()[0].Config()
 	config.Host = "https://" + start(t, c, "--server", "127.0.0.1:1", "--kubeconfig", c.Kubeconfig, "--nodes-file", file)
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	resp, err := client.Get(config.Host + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)

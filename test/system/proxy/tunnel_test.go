@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -92,9 +93,7 @@ func listenIn(t *testing.T, namespace, address string) net.Listener {
 func relay(t *testing.T, to string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", hostAddress+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -124,13 +123,9 @@ func relay(t *testing.T, to string) string {
 func allowing(t *testing.T, l net.Listener, calls *atomic.Int64) string {
 	t.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("hook.default.svc", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,10 +158,8 @@ func TestTunnel(t *testing.T) {
 	n.Kubectl(t, "create", "clusterrolebinding", "tunnels", "--clusterrole=tunnels", "--serviceaccount=default:agent")
 	token := strings.TrimSpace(n.Kubectl(t, "create", "token", "agent"))
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
-		"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:6443","certificate-authority":"`+c.CAFile+`"}}],"users":[{"name":"x","user":{"token":"`+token+`"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
+		"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:6443","certificate-authority":"`+c.CAFile+`"}}],"users":[{"name":"x","user":{"token":"`+token+`"}}]}`), 0o600))
 	var servers []string
 	for _, n := range c.Nodes() {
 		servers = append(servers, relay(t, strings.TrimPrefix(n.API, "https://")))
@@ -219,9 +212,7 @@ webhooks:
 		agent.Env, agent.WaitDelay = cluster.CleanEnv(), time.Second
 		var log strings.Builder
 		agent.Stdout, agent.Stderr = &log, &log
-		if err := agent.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, agent.Start())
 		t.Cleanup(func() {
 			cancel()
 			_ = agent.Wait() // it ends by a signal

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -79,9 +80,7 @@ func TestTokens(t *testing.T) {
 		path := lists[c.list] + "?limit=2&continue=" + url.QueryEscape(c.token(t, words(ns+`/b\u0000`)))
 		for _, n := range r.Cluster.Nodes() {
 			body, resp, err := n.Get(t, path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if wrong := c.check(resp.StatusCode, body, genuine, words(ns+"/b\x00")); wrong != "" {
 				t.Errorf("%s: %s: %s\n%d %s", n.Name, c.at, wrong, resp.StatusCode, body)
 			}
@@ -109,9 +108,7 @@ func TestTokens(t *testing.T) {
 func checkDamaged(t *testing.T, n *cluster.Node, path, token string, codes ...int) {
 	t.Helper()
 	body, resp, err := n.Get(t, path+"?limit=2&continue="+url.QueryEscape(token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !slices.Contains(codes, resp.StatusCode) {
 		t.Errorf("%q: %d %s", token, resp.StatusCode, body)
 	}
@@ -190,9 +187,7 @@ func TestTokensAcrossRestore(t *testing.T) {
 	token := getList(t, r.Leader, path).Metadata.Continue
 
 	port, err := cluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Cluster.Quorate(t, "snapshot", "restore", file, "--data-dir", filepath.Join(r.Cluster.Dir, "r1"), "--name", "r1", "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
 	r1 := r.Cluster.Launch(t, "r1", port, "--token-file", filepath.Join(r.Cluster.Dir, "token"))
 	defer func() {
@@ -201,9 +196,7 @@ func TestTokensAcrossRestore(t *testing.T) {
 	}()
 	r1.AwaitReady(t)
 	body, resp, err := r1.Get(t, path+"&continue="+token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	refused, err := parseRefusal(resp, body)
 	if err != nil || refused.Code != 410 || decodeToken(t, refused.ListMeta.Continue) != (continueToken{"meta.k8s.io/v1", -1, "restored/b\x00"}) {
 		t.Fatalf("a token of the old cluster: %v %s", err, body)
@@ -214,9 +207,7 @@ func TestTokensAcrossRestore(t *testing.T) {
 	}
 	for _, n := range r.Cluster.Others(r1) {
 		body, resp, err := n.Get(t, path+"&continue="+next.Metadata.Continue)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if refused, err := parseRefusal(resp, body); err != nil || refused.Code != 504 || !strings.HasPrefix(refused.Message, "Timeout: Too large resource version: ") {
 			t.Errorf("%s: a token of the new cluster: %v %s", n.Name, err, body)
 		}

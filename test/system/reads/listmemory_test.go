@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -45,9 +46,7 @@ func TestListMemory(t *testing.T) {
 		t.Skip("by hand, for minutes: LIST_COUNT=2000")
 	}
 	count, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	node := cluster.Start(t, 1).Nodes()[0]
 	cluster.CreateMany(t, node, listObjects)
 	clients := make([]*http.Client, 8)

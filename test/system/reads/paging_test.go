@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -155,9 +156,7 @@ func TestPagingExpired(t *testing.T) {
 	fresh := ""
 	for _, n := range r.Cluster.Nodes() {
 		body, resp, err := n.Get(t, path+r.Expired)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		refused, err := parseRefusal(resp, body)
 		if err != nil || refused.Code != 410 || refused.Reason != "Expired" || !strings.HasPrefix(refused.Message, "The provided continue parameter is too old to display a consistent list result.") {
 			t.Fatalf("%s: %v %s", n.Name, err, body)
@@ -214,9 +213,7 @@ func TestSameFloor(t *testing.T) {
 		for _, n := range r.Cluster.Nodes() {
 			for _, at := range []uint64{floor, floor - 1} {
 				body, resp, err := n.Get(t, path+fmt.Sprint(at))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				answers = append(answers, fmt.Sprintf("%d %s", resp.StatusCode, body))
 			}
 		}

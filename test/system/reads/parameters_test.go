@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -127,9 +128,7 @@ func (m *matrix) path(name string) string {
 func (m *matrix) refused(n *cluster.Node, path string) ([]byte, refusal) {
 	m.t.Helper()
 	body, resp, err := n.Get(m.t, path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.OK(m.t, err)
 	refused, err := parseRefusal(resp, body)
 	if err != nil {
 		m.t.Fatalf("%s: %s: %v", n.Name, path, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -56,9 +57,7 @@ func (v *version) ask(method, what string) (code int, body string, at uint64) {
 		send = `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`
 	}
 	req, err := http.NewRequestWithContext(v.t.Context(), method, path, strings.NewReader(send))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.OK(v.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := v.n.HTTP(v.t).Do(req)
 	if err != nil {
@@ -124,9 +123,7 @@ func (v *version) check(outcome string) {
 	case "syntax", "range":
 		reason := map[string]string{"syntax": "invalid syntax", "range": "value out of range"}[kind]
 		message, err := json.Marshal(fmt.Sprintf("invalid resource version: resourceVersion: Invalid value: %q: strconv.ParseUint: parsing %q: %s", v.text, v.text, reason))
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		must.OK(v.t, err)
 		want := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%s,"reason":"BadRequest","code":400}`, message)
 		for _, what := range []string{askGet, askList, askExact, askWatch} {
 			v.expect(get, what, 400, want)

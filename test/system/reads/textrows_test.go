@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // textRow is a row of a text file of cases: its columns are parted by " | ".
@@ -18,9 +20,7 @@ type textRow struct {
 func textRows(t *testing.T, name string, columns int) (rows []textRow) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i, line := range strings.Split(string(raw), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue

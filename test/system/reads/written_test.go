@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -46,9 +47,7 @@ func newLedger(t *testing.T, r *cluster.Readers, namespace string, watch *cluste
 		l.clients = append(l.clients, n.Typed(t))
 	}
 	ns, err := r.Leader.Typed(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.watch = cluster.StartWatch(t, watch, namespace, ns.ResourceVersion)
 	return l
 }
@@ -88,17 +87,13 @@ func parity(name string) string {
 func (l *ledger) mustPut(name string) uint64 {
 	l.t.Helper()
 	rv, err := l.put(l.t.Context(), name)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, err)
 	return rv
 }
 
 func (l *ledger) mustDelete(name string) {
 	l.t.Helper()
-	if err := l.clients[0].CoreV1().ConfigMaps(l.namespace).Delete(l.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		l.t.Fatal(err)
-	}
+	must.OK(l.t, l.clients[0].CoreV1().ConfigMaps(l.namespace).Delete(l.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // acked is the newest revision that was acknowledged by now.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -59,9 +60,7 @@ func openRawWatch(t *testing.T, n *cluster.Node, form, path string) *rawWatch {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	req.Header.Set("Accept", watchForms[form])
 	req.Header.Set("Accept-Encoding", "gzip")
 	client, protocol := n.HTTP(t), 2
@@ -69,9 +68,7 @@ func openRawWatch(t *testing.T, n *cluster.Node, form, path string) *rawWatch {
 		client, protocol = n.NewHTTP(t, "http/1.1"), 1
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	if resp.ProtoMajor != protocol {
 		t.Errorf("%s: %s", form, resp.Proto)
@@ -230,17 +227,13 @@ func tellWatches(t *testing.T, r *cluster.Readers, n *cluster.Node, ns string, l
 	create := func(name string, labels map[string]string) string {
 		t.Helper()
 		cm, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"k": "first"}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return cm.ResourceVersion
 	}
 	patch := func(name, body string) string {
 		t.Helper()
 		cm, err := maps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return cm.ResourceVersion
 	}
 	x := map[string]string{"x": "1"}
@@ -254,9 +247,7 @@ func tellWatches(t *testing.T, r *cluster.Readers, n *cluster.Node, ns string, l
 	begins := patch("b", `{"metadata":{"labels":{"x":"1"}}}`)
 	ceases := patch("a", `{"metadata":{"labels":{"x":"2"}},"data":{"k":"second"}}`)
 	changes := patch("b", `{"data":{"k":"second"}}`)
-	if err := maps.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, maps.Delete(ctx, "b", metav1.DeleteOptions{}))
 	after := create("c", nil)
 	//wall: tells whether the watch can still live; a slower run is made again
 	if time.Since(began) > lives*2/3 {

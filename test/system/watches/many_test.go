@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -51,9 +52,7 @@ func TestManyWatches(t *testing.T) {
 	write := func(i int) {
 		t.Helper()
 		cm, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		last = cm.ResourceVersion
 	}
 	write(n) // the connection is open, the table is there
@@ -154,9 +153,7 @@ func TestBadReaders(t *testing.T) {
 	good := func(from, to int) []time.Duration {
 		var latencies []time.Duration
 		w, err := client.Watch(t.Context(), metav1.ListOptions{LabelSelector: "small=1", ResourceVersion: "0"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer w.Stop()
 		for i := from; i < to; i++ {
 			name := fmt.Sprint("small-", i)
@@ -188,18 +185,14 @@ func TestBadReaders(t *testing.T) {
 	before := node.Usage(t)
 
 	config, err := node.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range bad {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(node.API, "https://"), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
 		// Some get stuck in what there is, some in what comes.
 		query := "watch=1"
@@ -257,9 +250,7 @@ func TestBadReaders(t *testing.T) {
 	})
 	t.Logf("all were cut off after %s", time.Since(began).Round(time.Second))
 	resp, err := node.HTTP(t).Get(node.API + ns + "?limit=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status, err)

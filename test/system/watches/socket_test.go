@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -22,9 +23,7 @@ func TestSocketOnNodes(t *testing.T) {
 	dial := func(n *cluster.Node, query string) *websocket.Conn {
 		t.Helper()
 		config, err := websocket.NewConfig("wss"+strings.TrimPrefix(n.API, "https")+"/api/v1/namespaces/default/configmaps?watch=1&labelSelector=socket%3D1&"+query, n.API)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if config.TlsConfig, err = n.TLS(); err != nil {
 			t.Fatal(err)
 		}
@@ -34,9 +33,7 @@ func TestSocketOnNodes(t *testing.T) {
 			t.Fatalf("%s: %v", n.Name, err)
 		}
 		t.Cleanup(func() { ws.Close() })
-		if err := ws.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ws.SetDeadline(time.Now().Add(30*time.Second)))
 		return ws
 	}
 	event := func(ws *websocket.Conn) (e rawEvent, ok bool) {
@@ -46,25 +43,19 @@ func TestSocketOnNodes(t *testing.T) {
 		if err == io.EOF {
 			return e, false
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var frame struct {
 			Type   string
 			Object json.RawMessage
 		}
-		if err := json.Unmarshal([]byte(line), &frame); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(line), &frame))
 		return e, e.fill(frame.Type, frame.Object) == nil
 	}
 	for _, n := range []*cluster.Node{r.Leader, r.Follower, r.Nonvoter} {
 		ws := dial(n, "resourceVersionMatch=NotOlderThan&sendInitialEvents=false&allowWatchBookmarks=true&timeoutSeconds=2")
 		name := "socket-" + n.Name
 		made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"socket": "1"}}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got []rawEvent
 		last := ""
 		for e, ok := event(ws); ok; e, ok = event(ws) {
@@ -78,9 +69,7 @@ func TestSocketOnNodes(t *testing.T) {
 		if cluster.Revision(t, last) < cluster.Revision(t, made.ResourceVersion) {
 			t.Errorf("%s: the last bookmark is %s, the event %s", n.Name, last, made.ResourceVersion)
 		}
-		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, maps.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		other := r.Cluster.Others(n)[0]
 		if e, ok := event(dial(other, "resourceVersion="+last)); !ok || e.Type != "DELETED" || e.Name != name {
 			t.Errorf("resumed on %s: %+v", other.Name, e)

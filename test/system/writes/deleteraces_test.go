@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -110,22 +111,16 @@ func awaitDeletions(t *testing.T, n *cluster.Node, collection, from string, name
 		left[name] = true
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.API+collection+"?watch=1&timeoutSeconds=10&resourceVersion="+from, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := n.HTTP(t).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Body.Close()
 	for lines := bufio.NewScanner(w.Body); len(left) > 0 && lines.Scan(); {
 		var event struct {
 			Type   string
 			Object struct{ Metadata struct{ Name string } }
 		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(lines.Bytes(), &event))
 		if event.Type == "DELETED" {
 			delete(left, event.Object.Metadata.Name)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -86,17 +87,13 @@ func TestDryRun(t *testing.T) {
 				sep = "&"
 			}
 			r, err := http.NewRequest(x.method, n.API+x.path+sep+"dryRun=All", strings.NewReader(x.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			r.Header.Set("Content-Type", "application/json")
 			if x.contentType != "" {
 				r.Header.Set("Content-Type", x.contentType)
 			}
 			w, err := n.HTTP(t).Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			answer, err := io.ReadAll(w.Body)
 			_ = w.Body.Close()
 			if err != nil || w.StatusCode < 200 || w.StatusCode > 299 {
@@ -154,13 +151,9 @@ func firstEvent(t *testing.T, n *cluster.Node, path, revision string) func() str
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+path+"?watch=1&resourceVersion="+revision, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := n.HTTP(t).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = w.Body.Close() })
 	return func() string {
 		line, err := bufio.NewReader(w.Body).ReadString('\n')

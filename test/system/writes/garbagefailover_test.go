@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -65,9 +66,7 @@ func TestGarbageFailover(t *testing.T) {
 func create(t *testing.T, client kubernetes.Interface, namespace string, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
 	made, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), cm, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return made
 }
 
@@ -98,9 +97,7 @@ func createFamily(t *testing.T, n *cluster.Node, name string) *corev1.ConfigMap 
 
 func remove(t *testing.T, client kubernetes.Interface, name string, policy metav1.DeletionPropagation) {
 	t.Helper()
-	if err := client.CoreV1().ConfigMaps(name).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, client.CoreV1().ConfigMaps(name).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
 }
 
 // countConfigMaps is how many a list has, or -1.

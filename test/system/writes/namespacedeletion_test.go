@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/cluster"
 )
 
@@ -55,9 +56,7 @@ func TestNamespaceUnderWriters(t *testing.T) {
 		}
 		return ""
 	})
-	if err := survivors[0].Typed(t).CoreV1().Namespaces().Delete(t.Context(), doomed, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, survivors[0].Typed(t).CoreV1().Namespaces().Delete(t.Context(), doomed, metav1.DeleteOptions{}))
 	began := time.Now()
 	c.Kill(t, leader)
 	cluster.Await(t, goneWithin, "the namespace is gone", func() string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	corev1 "k8s.io/api/core/v1"
@@ -56,9 +57,7 @@ func (w *world) put(at string, kind corev1.SecretType, change map[string]string,
 		}
 	}
 	b, err := json.Marshal(s)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	w.propose(&proto.Write{Op: proto.Op_OP_PUT, Table: table, Key: at, Uid: "1", Value: b, Flags: flags})
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/quorate/quorate/internal/must"
 )
 
 const unknownKey = "invalid signature: no member of the cluster signs with the key that the token names"
@@ -147,9 +148,7 @@ func TestUnknownKeysCauseNoLoad(t *testing.T) {
 				return ctx.Err()
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		began := time.Now()
 		var wg sync.WaitGroup
 		for range 10 {
@@ -167,9 +166,7 @@ func TestUnknownKeysCauseNoLoad(t *testing.T) {
 		// then waits for a question that begins after that.
 		time.Sleep(600 * time.Millisecond)
 		known, err := NewKeys(nil, Key{Public: &mine.PublicKey})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		wg.Wait()
 		took := time.Since(began)
 		if n := asked.Load(); n > int64(took/catchUpPause)+1 || most.Load() != 1 {
@@ -245,16 +242,12 @@ func TestKeysDocument(t *testing.T) {
 	n1, n2 := newKey(t), newKey(t)
 	w := newWorld(t, n1)
 	h, err := w.a.OpenID("https://here/openid/v1/jwks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shown := func() (ids []string) {
 		r := httptest.NewRecorder()
 		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, KeysPath, nil))
 		var set jose.JSONWebKeySet
-		if err := json.Unmarshal(r.Body.Bytes(), &set); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(r.Body.Bytes(), &set))
 		for _, k := range set.Keys {
 			ids = append(ids, k.KeyID)
 		}
@@ -262,9 +255,7 @@ func TestKeysDocument(t *testing.T) {
 	}
 	id := func(k *ecdsa.PrivateKey) string {
 		s, err := keyID(&k.PublicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return s
 	}
 	if ids := shown(); len(ids) != 1 || ids[0] != id(n1) {
@@ -297,9 +288,7 @@ func TestUses(t *testing.T) {
 	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
 	issued := w.issue(Claims{}, "api")
 	id, err := keyID(&n3.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var told []string
 	first := true
 	w.a.cfg.Uses = func(_ context.Context, key string) bool { told = append(told, key); return first }

@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -33,9 +34,7 @@ type world struct {
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return key
 }
 
@@ -52,9 +51,7 @@ func newWorld(t testing.TB, key *ecdsa.PrivateKey, older ...*ecdsa.PublicKey) *w
 		Issuer: "https://issuer", Audiences: []string{"api", "api2"}, Keys: func() *Keys { return w.keys },
 		Store: w.mem, Now: func() time.Time { return w.now },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return w
 }
 
@@ -62,9 +59,7 @@ func newWorld(t testing.TB, key *ecdsa.PrivateKey, older ...*ecdsa.PublicKey) *w
 func (w *world) inForce(sign crypto.Signer, verify ...Key) {
 	w.t.Helper()
 	keys, err := NewKeys(sign, verify...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	w.keys = keys
 }
 
@@ -76,9 +71,7 @@ func (w *world) put(table, key, uid string, deleting time.Time) {
 		value, flags = head+`","deletionTimestamp":"`+deleting.Format(time.RFC3339)+`"}}`, proto.FlagTerminating
 	}
 	_, err := w.mem.Propose(context.Background(), &proto.Write{Table: table, Key: key, Op: proto.Op_OP_PUT, Uid: uid, Value: []byte(value), RevisionOffset: uint32(len(head)), Flags: flags})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 }
 
 func (w *world) remove(table, key string) {
@@ -92,9 +85,7 @@ func (w *world) issue(c Claims, audiences ...string) string {
 	w.t.Helper()
 	c.Namespace, c.Account = "ns", Ref{"robot", "u1"}
 	s, err := w.a.Issue(Spec{Claims: c, Audiences: audiences, Now: w.now, ValidFor: time.Hour})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	return s
 }
 
@@ -124,13 +115,9 @@ func TestAudiences(t *testing.T) {
 	w := newWorld(t, newKey(t))
 	for want, audiences := range map[string][]string{`["api"]`: {"api"}, `["api","b"]`: {"api", "b"}} {
 		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(w.issue(Claims{}, audiences...), ".")[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var claims map[string]json.RawMessage
-		if err := json.Unmarshal(payload, &claims); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(payload, &claims))
 		if got := string(claims["aud"]); got != want {
 			t.Errorf("aud is %s, want %s", got, want)
 		}
@@ -214,17 +201,11 @@ func TestForged(t *testing.T) {
 	}
 	// A symmetric signature with the public key as the secret.
 	secret, err := json.Marshal(jose.JSONWebKey{Key: &key.PublicKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: "https://issuer", Audience: jwt.Audience{"api"}}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.expect(s, "not ours")
 }
 
@@ -374,9 +355,7 @@ func TestExtra(t *testing.T) {
 func TestOpenID(t *testing.T) {
 	w := newWorld(t, newKey(t), &newKey(t).PublicKey)
 	h, err := w.a.OpenID("https://here/openid/v1/jwks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	get := func(path, contentType string, into any) {
 		t.Helper()
 		r := httptest.NewRecorder()
@@ -384,9 +363,7 @@ func TestOpenID(t *testing.T) {
 		if r.Code != 200 || r.Header().Get("Content-Type") != contentType {
 			t.Fatalf("%s: %d %v", path, r.Code, r.Header())
 		}
-		if err := json.Unmarshal(r.Body.Bytes(), into); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(r.Body.Bytes(), into))
 	}
 	var configuration struct {
 		Issuer string `json:"issuer"`
@@ -399,9 +376,7 @@ func TestOpenID(t *testing.T) {
 	var keys jose.JSONWebKeySet
 	get(KeysPath, "application/jwk-set+json", &keys)
 	parsed, err := jwt.ParseSigned(w.issue(Claims{}, "api"), []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var claims jwt.Claims
 	if err := parsed.Claims(keys, &claims); err != nil || claims.Subject != "system:serviceaccount:ns:robot" {
 		t.Errorf("%+v %v", claims, err)

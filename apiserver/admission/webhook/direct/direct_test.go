@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // hook is a server, and a client of it.
@@ -109,13 +110,9 @@ func (h *hook) ask(t *testing.T) {
 func (h *hook) askWithin(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+"/a?timeout=1s", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := h.chain.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := io.ReadAll(w.Body); err != nil {
 		t.Fatal(err)
 	}
@@ -254,14 +251,10 @@ func TestNoCheck(t *testing.T) {
 			base.DialContext = (&net.Dialer{}).DialContext
 			chain := direct.Transport(base, answers.NewLimits())
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			change(base, r)
 			w, err := chain.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			w.Body.Close()
 			if _, ok := direct.Of(chain).Connect(context.Background(), &direct.Review{}); ok {
 				t.Error("sent")
@@ -322,9 +315,7 @@ func newScript(t *testing.T, replies func() []string) *script {
 	base := h.Client().Transport.(*http.Transport).Clone()
 	h.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var served sync.WaitGroup
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended); _ = l.Close(); served.Wait() })
@@ -396,13 +387,9 @@ func text(body string) string {
 func (s *script) ask(t *testing.T) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := s.chain.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Body.Close()
 	if _, err := io.ReadAll(w.Body); err != nil {
 		t.Fatal(err)
@@ -424,9 +411,7 @@ func (s *script) send(t *testing.T, how func(context.Context, *direct.Review) (*
 	ctx, cancel := x.Replay()
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := s.chain.RoundTrip(r)
 	if err != nil {
 		return err.Error(), true

@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/webhook/direct"
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/rest"
@@ -105,9 +106,7 @@ func TestFrameSizeOfWebhooks(t *testing.T) {
 			certs.StartTLS()
 			defer certs.Close()
 			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certs.TLS.Certificates, NextProtos: []string{"h2"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			ended, end := context.WithCancel(t.Context())
 			h := &frameHook{frameSize: q.size, ended: ended}
 			h.wg.Go(func() { h.accept(l) })
@@ -117,9 +116,7 @@ func TestFrameSizeOfWebhooks(t *testing.T) {
 			base, err := rest.TransportFor(&rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{
 				CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certs.Certificate().Raw}),
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			client := http.Client{Transport: direct.Transport(base, new(answers.Limits))}
 			review := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -198,9 +195,7 @@ func TestHeads(t *testing.T) {
 	}}
 	answers.OwnTransport(c)
 	base, err := rest.TransportFor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := byUpstream(t, direct.Transport(base, new(answers.Limits)), h.URL); !strings.Contains(got, "PROTOCOL_ERROR") {
 		t.Errorf("HTTP/2: %.200s", got)
 	}
@@ -212,9 +207,7 @@ func byUpstream(t *testing.T, chain http.RoundTripper, url string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, err := chain.RoundTrip(r)
 	if err != nil {
 		return err.Error()

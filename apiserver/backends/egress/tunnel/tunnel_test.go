@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 	"github.com/quorate/quorate/apiserver/backends/egress"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 )
 
@@ -131,9 +132,7 @@ func TestKubelet(t *testing.T) {
 	standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 	named := egress.WithNode(t.Context(), "w1")
 	c, err := a.Dial(named, "tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close()
 	text := strings.Repeat("0123456789abcdef", 128<<10) // 2 MiB, larger than the window
 	go func() {
@@ -163,9 +162,7 @@ func TestKubelet(t *testing.T) {
 	}
 
 	held, err := a.Dial(named, "tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before := a.has(a.nodes, "w1")
 	before.Close()
 	if _, err := held.Read(make([]byte, 1)); err == nil {
@@ -211,9 +208,7 @@ func TestSameAgent(t *testing.T) {
 	g := &Agent{Kubeconfig: a.kubeconfig, Log: quiet, id: "x"}
 	for range 2 {
 		c, err := g.open(t.Context(), a.http.Listener.Addr().String(), nodesPath+"w1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { c.Close() })
 	}
 	standins.Await(t, "the node does not say why a tunnel has ended", func() bool {
@@ -330,21 +325,15 @@ func (a *api) upgrade(t *testing.T, path string) (net.Conn, *http.Response) {
 	c.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	c.ForceAttemptHTTP2 = false
 	conn, err := net.Dial("tcp", a.http.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	r, err := http.NewRequest(http.MethodGet, a.http.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", protocol)
 	r.Header.Set("Authorization", "Bearer secret")
 	w, err := c.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { w.Body.Close(); conn.Close() })
 	if w.StatusCode != http.StatusSwitchingProtocols {
 		return nil, w
@@ -387,9 +376,7 @@ func TestHostileAgents(t *testing.T) {
 			a := newAPI(t)
 			c, _ := a.upgrade(t, nodesPath+"w1")
 			session, err := yamux.Server(c, config())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer session.Close()
 			go func() {
 				for {
@@ -504,14 +491,10 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	r, err := http.NewRequest(http.MethodGet, a.http.URL+nodesPath+"w1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.Header.Set("Authorization", "Bearer secret")
 	w, err := a.http.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.Body.Close()
 	if w.StatusCode != http.StatusUpgradeRequired || w.ProtoMajor != 2 {
 		t.Errorf("over HTTP/2: %s %s", w.Proto, w.Status)
@@ -591,9 +574,7 @@ func (a *api) session(t *testing.T) *yamux.Session {
 	t.Helper()
 	c, _ := a.upgrade(t, nodesPath+"w1")
 	session, err := yamux.Server(c, config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = session.Close() })
 	standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 	return session

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -24,9 +25,7 @@ import (
 //	held ...        the addresses and ports that it holds then
 func TestSpecs(t *testing.T) {
 	raw, err := os.ReadFile("testdata/specs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, block := range strings.Split("\n"+string(raw), "\n== ")[1:] {
 		title, body, _ := strings.Cut(block, "\n")
 		t.Run(title, func(t *testing.T) { runSpec(t, body) })
@@ -142,12 +141,8 @@ func specOf(t *testing.T, text string) *corev1.ServiceSpec {
 func textOf(t *testing.T, s *corev1.ServiceSpec) string {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/planted"
 )
 
@@ -27,17 +28,11 @@ import (
 // takes away the text that an edit looks for, or the names that it uses.
 func TestBugsApply(t *testing.T) {
 	root, err := checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bugs, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files, err := apply(bugs, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(root, name)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	typeCheck(t, root, files)
 }
 
@@ -52,9 +47,7 @@ func typeCheck(t *testing.T, root string, files map[string][]byte) {
 	list := exec.CommandContext(t.Context(), "go", args...)
 	list.Dir, list.Stderr = root, os.Stderr
 	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	type pkg struct {
 		ImportPath, Dir, Export string
 		GoFiles                 []string
@@ -100,9 +93,7 @@ func typeCheck(t *testing.T, root string, files map[string][]byte) {
 // could switch them on.
 func TestEachBugIsAskedFor(t *testing.T) {
 	bugs, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(bugs) != len(planted.All())+1 || len(bugs) < 29 {
 		t.Errorf("%d files for %d bugs and what every overlay has", len(bugs), len(planted.All()))
 	}

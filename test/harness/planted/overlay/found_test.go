@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/harness/planted"
 )
 
@@ -17,15 +18,11 @@ func TestFound(t *testing.T) {
 		t.Skip("builds the tests of several packages")
 	}
 	root, err := checkout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	overlay := exec.CommandContext(t.Context(), "go", "run", "./test/harness/planted/overlay")
 	overlay.Dir, overlay.Stderr = root, os.Stderr
 	out, err := overlay.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tests := map[string]map[string][]string{} // bugs by package and test
 	for _, bug := range planted.All() {
 		test, pkg := planted.FoundBy(bug)

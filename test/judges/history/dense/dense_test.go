@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/test/judges/history"
 )
 
@@ -67,13 +68,9 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _, err := history.Parse(c.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			d, err := New(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var got []string
 			for _, o := range d.Ops {
 				got = append(got, fmt.Sprintf("%d/%d", o.State, o.Place))
@@ -91,9 +88,7 @@ func TestNoLog(t *testing.T) {
 		t.Error(err)
 	}
 	h, _, err := history.Parse("log a=1@4 b=2@4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := New(h); err == nil {
 		t.Error("a log that does not rise has no dense revisions")
 	}
