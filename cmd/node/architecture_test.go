@@ -142,11 +142,7 @@ var rooms = map[string]room{
 	"apiserver/admission/noderestriction": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/pods":            plugin("apiserver/types/state", "proto"),
 	"apiserver/admission/storage":         plugin("apiserver/types/state", "proto"),
-	"apiserver/admission/admissiontest": {
-		ours:   []string{"apiserver/admission", "apiserver/types/kinds", "apiserver/types/tree", "proto", "raftstore/memstore", "raftstore/view"},
-		direct: noHTTP, reach: noRaft, tests: true,
-	},
-	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/podsecurity":     {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/types/state", "apiserver/types/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins": {ours: []string{"proto", "apiserver/admission", "apiserver/admission/", "apiserver/access/auth", "apiserver/types/kinds", "apiserver/types/state", "apiserver/types/tree", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/resourcequota": {ours: []string{

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/auth"
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/admission/admissiontest"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/internal/must"
@@ -65,9 +64,9 @@ func TestEach(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
 		t.Run(name+"/"+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			admissiontest.Run(t, file, func(t *testing.T, s view.Store) admission.Plugin {
+			objectstest.Run(t, file, objectstest.Options{Plugin: func(s view.Store) admission.Plugin {
 				return plugins.NewEnv(t, s, attester, func(c *plugins.Config) { c.CreateNamespace = create(t) }).Must(t, name, configured[name]).Plugin
-			})
+			}})
 		})
 	}
 }

@@ -37,7 +37,11 @@ func Run(t *testing.T, pattern string, o Options) {
 			begin := at
 			at += 1 + strings.Count(block, "\n")
 			t.Run(strings.TrimSuffix(filepath.Base(f), ".txt")+"/"+title, func(t *testing.T) {
-				if err := NewCase(t, o).play(lines, filepath.Base(f), begin); err != nil {
+				c := NewCase(t, o)
+				if err := c.play(blocks[0], filepath.Base(f), -1); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.play(lines, filepath.Base(f), begin); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -48,14 +52,16 @@ func Run(t *testing.T, pattern string, o Options) {
 // Case is a store of objects, who asks it, and what came of the last operation. For one goroutine.
 type Case struct {
 	*Store
-	t    testing.TB
-	user *auth.User
-	vars map[string]string
+	t       testing.TB
+	options Options
+	user    *auth.User
+	vars    map[string]string
 
 	outcome  string
 	object   tree.Object
-	warnings []string // that no line has named yet
-	fields   []string // entries of managedFields, too
+	old      tree.Object // as it was before the write that a plugin is asked about
+	warnings []string    // that no line has named yet
+	fields   []string    // entries of managedFields, too
 	err      error
 	expected bool           // the error is one that the case expects, or there is none
 	before   proto.Revision // what was there before the operation
@@ -65,7 +71,7 @@ type Case struct {
 func NewCase(t testing.TB, o Options) *Case {
 	t.Helper()
 	c := &Case{
-		Store: NewStore(t, o), t: t, expected: true, vars: map[string]string{"large": strings.Repeat("x", large), "many": manyFields(), "resources": manyResources()},
+		Store: NewStore(t, o), t: t, options: o, expected: true, vars: map[string]string{"large": strings.Repeat("x", large), "many": manyFields(), "resources": manyResources()},
 		user: &auth.User{Name: "admin", Groups: []string{auth.Masters, auth.Authenticated}},
 	}
 	c.Play(`create namespaces / {"metadata":{"name":"default"}}`)
@@ -82,9 +88,16 @@ func (c *Case) Play(lines string) {
 
 // play plays lines, the first of which is the one behind at in a file.
 func (c *Case) play(lines, file string, at int) error {
-	for i, line := range strings.Split(lines, "\n") {
-		if line == "" || strings.HasPrefix(line, "# ") {
+	all := strings.Split(lines, "\n")
+	for i, line := range all {
+		if line == "" || line == "#" || strings.HasPrefix(line, "# ") || indented(line) {
 			continue
+		}
+		for _, more := range all[i+1:] {
+			if !indented(more) {
+				break
+			}
+			line += " " + strings.TrimSpace(more)
 		}
 		if err := c.line(line); err != nil {
 			return fmt.Errorf("%s:%d: %.200s\n%w", file, at+i+1, line, err)
@@ -94,6 +107,11 @@ func (c *Case) play(lines, file string, at int) error {
 		return fmt.Errorf("%s:%d: %w", file, at+strings.Count(strings.TrimRight(lines, "\n"), "\n")+1, err)
 	}
 	return nil
+}
+
+// indented reports whether a line goes on with the one before.
+func indented(line string) bool {
+	return strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "\t")
 }
 
 // settled says what came of the last operation and should not have.
@@ -111,6 +129,13 @@ func (c *Case) settled() error {
 var expectations = map[string]func(c *Case, rest string) error{
 	":": func(c *Case, want string) error { return same(c.outcome, want) },
 	"=": func(c *Case, rest string) error {
+		if strings.HasPrefix(rest, "{") {
+			want, err := parsed(rest)
+			if err != nil {
+				return err
+			}
+			return same(inJSON(c.object), inJSON(want))
+		}
 		path, want, _ := strings.Cut(rest, " ")
 		got, err := c.field(path)
 		if err != nil {
@@ -122,6 +147,26 @@ var expectations = map[string]func(c *Case, rest string) error{
 	"%":    (*Case).managed,
 	"w":    (*Case).warned,
 	"rows": (*Case).rows,
+}
+
+// statements are the words of lines that are no operations.
+var statements = map[string]func(c *Case, rest string) error{
+	"as":    (*Case).as,
+	"has":   (*Case).has,
+	"admit": (*Case).admit,
+	"old": func(c *Case, text string) (err error) {
+		c.old, err = parsed(text)
+		return err
+	},
+}
+
+func (c *Case) as(rest string) error {
+	names := strings.Fields(rest)
+	if len(names) == 0 {
+		return errors.New("as whom?")
+	}
+	c.user = &auth.User{Name: names[0], UID: "uid of " + names[0], Groups: append(names[1:], auth.Authenticated)}
+	return nil
 }
 
 func (c *Case) line(line string) error {
@@ -149,13 +194,8 @@ func (c *Case) line(line string) error {
 	if err := c.settled(); err != nil {
 		return err
 	}
-	if word == "as" {
-		names := strings.Fields(rest)
-		if len(names) == 0 {
-			return errors.New("as whom?")
-		}
-		c.user = &auth.User{Name: names[0], UID: "uid of " + names[0], Groups: append(names[1:], auth.Authenticated)}
-		return nil
+	if do := statements[word]; do != nil {
+		return do(c, rest)
 	}
 	return c.do(line)
 }
@@ -174,7 +214,9 @@ func (c *Case) refused(want string) error {
 	}
 	c.expected = true
 	code, text, _ := strings.Cut(want, " ")
-	if got := status.From(c.err); fmt.Sprint(got.Code) != code || !strings.HasPrefix(got.Message, text) {
+	start, goesOn := strings.CutSuffix(text, "...")
+	got := status.From(c.err)
+	if fmt.Sprint(got.Code) != code || !strings.HasPrefix(got.Message, start) || text != "" && !goesOn && got.Message != text {
 		return fmt.Errorf("got  %d %s", got.Code, got.Message)
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Package objectstest runs operations on objects without HTTP, on a store in memory. It is for
 // tests: those of package objects (what operations do), of package builtin (what kinds have as
-// code) and of package controllers (the node's own loops). No program imports it.
+// code), of package controllers (the node's own loops) and of admission plugins. No program imports it.
 //
 // NewStore is a store of objects as a server has one. Run plays files of cases against such
 // stores, NewCase and Case.Play a few lines of a test in Go.
@@ -18,7 +18,9 @@
 //	: created                      what came of it: created, changed, unchanged or deleted. Of a
 //	                               list the keys, and "more" if there is another page; of a watch
 //	                               its events
-//	! 422 text                     it is refused with this code and this text, which may go on
+//	! 422 text                     it is refused with this code and this text, which goes on if it
+//	                               ends with "..."
+//	= {...}                        what came of it is this, as YAML
 //	= path {...}                   a field of what came of it, as JSON; without {...}: it is not there
 //	% manager Apply v1: .data.k    an entry of its managedFields; " on SUBRESOURCE" is before the colon
 //	w text                         it warns, and the warning has this text
@@ -27,6 +29,16 @@
 //	                               nobody can be said to own all, ${resources} are as many
 //	                               resources as a Pod may name
 //	rows TABLE KEY...              the keys of all rows of a table
+//
+// An admission plugin alone (Options.Plugin) is asked to admit, and to validate what has come of that:
+//
+//	has RESOURCE {...}             an object that is there, whatever may be wrong with it
+//	old {...}                      the object as it was, of the update that follows
+//	admit VERB RESOURCE {...}      a create, update, delete or connect. What comes of it is the object
+//	                               that the plugin leaves
+//
+// These objects are YAML, on one line or on lines that are indented. Lines above the first case are
+// played in each.
 //
 // RESOURCE is a plural with its group, behind an @ a version if it is not v1, and behind a slash
 // a subresource: deployments.apps/scale. NAME is namespace/name; a path that has no name ends with

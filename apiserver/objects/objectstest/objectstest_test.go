@@ -2,12 +2,17 @@ package objectstest
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/types/tree"
 	"github.com/quorate/quorate/internal/must"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 // TestMistakes: what a case says that is not so fails it, with the line and what is so.
@@ -28,6 +33,13 @@ func TestMistakes(t *testing.T) {
 		{"refused with another text", made + made + "! 409 pods", "line:3: ! 409 pods\ngot  409 configmaps \"a\" already exists"},
 		{"a warning that nothing says", `create configmaps default/ {"metadata":{"name":"a"},"x":1}` + "\n" + made, "line:2: " + strings.TrimSpace(made) +
 			"\nthe operation before warned: [\"299 - \\\"unknown field \\\\\\\"x\\\\\\\"\\\"\"]"},
+		{"refused with a text that goes on", made + made + "! 409 configmaps", "line:3: ! 409 configmaps\ngot  409 configmaps \"a\" already exists"},
+		{"another object", "has configmaps {metadata: {name: b, namespace: default}}\nget configmaps default/b\n= {kind: ConfigMap}", "line:3: = {kind: ConfigMap}\ngot  {\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"b\",\"namespace\":\"default\"}}\nwant {\"kind\":\"ConfigMap\"}"},
+		{"an object that is YAML no more", "has configmaps {", "line:1: has configmaps {\nyaml: line 1: did not find expected node content"},
+		{"a plugin that changes what it must replace", "admit create pods {spec: {a: b}}", "line:1: admit create pods {spec: {a: b}}\nbelow its first level the object was changed, and not replaced"},
+		{"a plugin that leaves what no decoder makes", "admit create pods {kind: Pod}", "line:1: admit create pods {kind: Pod}\nthe object has values that no decoder makes: map[string]interface {}{\"kind\":1}"},
+		{"a write of no kind", "admit create maps {}", "line:1: admit create maps {}\nthere is no resource maps"},
+		{"a plugin that refuses", "admit delete pods {}\n: unchanged", "line:2: : unchanged\nthe operation before failed: no"},
 		{"no such word", "make configmaps default/ {}", "line:1: make configmaps default/ {}\nwhat is \"make\"?"},
 		{"no such kind", "get maps default/a", "line:1: get maps default/a\nthere is no resource maps"},
 		{"no such version", "get configmaps@v2 default/a", "line:1: get configmaps@v2 default/a\nthere is no resource configmaps@v2"},
@@ -39,7 +51,7 @@ func TestMistakes(t *testing.T) {
 		{"nobody", "as", "line:1: as\nas whom?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := NewCase(t, Options{}).play(c.lines, "line", 0)
+			err := NewCase(t, Options{Plugin: func(view.Store) admission.Plugin { return wrong{} }}).play(c.lines, "line", 0)
 			if err == nil || err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
@@ -47,9 +59,29 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// wrong is a plugin that does what none may.
+type wrong struct{}
+
+func (wrong) Handles(*admission.Attributes) bool { return true }
+
+func (wrong) Admit(_ context.Context, a *admission.Attributes) error {
+	switch spec := tree.As(a.Object["spec"]); {
+	case a.Operation == admission.Delete:
+		return errors.New("no")
+	case spec != nil:
+		spec["a"] = "c"
+	default:
+		a.Object["kind"] = 1
+	}
+	return nil
+}
+
 // TestEveryWordIsUsed: the language has no word that no case says.
 func TestEveryWordIsUsed(t *testing.T) {
-	unused := map[string]bool{"as": true, "$": true}
+	unused := map[string]bool{"$": true}
+	for word := range statements {
+		unused[word] = true
+	}
 	for word := range expectations {
 		unused[word] = true
 	}
@@ -60,7 +92,7 @@ func TestEveryWordIsUsed(t *testing.T) {
 		unused[word] = true
 	}
 	var files []string
-	for _, pattern := range []string{"../testdata/operations/*.txt", "../builtin/testdata/operations/*.txt"} {
+	for _, pattern := range []string{"../testdata/operations/*.txt", "../builtin/testdata/operations/*.txt", "../../admission/plugins/testdata/*/*.txt"} {
 		of, err := filepath.Glob(pattern)
 		if err != nil || len(of) == 0 {
 			t.Fatalf("no operations in %s: %v", pattern, err)

@@ -43,6 +43,8 @@ type Options struct {
 	Kinds builtin.Config
 	// Admission are the plugins that are asked of every write, made for the store. Nil: none are.
 	Admission func(store view.Store, authorizer auth.Authorizer) []admission.Named
+	// Plugin is what is asked by lines "admit", made for the store each time.
+	Plugin func(store view.Store) admission.Plugin
 	// Now is the time that objects get. Nil: it is noon of January 1, 2026.
 	Now func() time.Time
 	// Panicked is told of panics that were contained. Nil: they fail the test.
