@@ -143,7 +143,7 @@ var expectations = map[string]func(c *Case, rest string) error{
 		}
 		return same(got, want)
 	},
-	"!":    (*Case).refused,
+	"<":    (*Case).refused,
 	"%":    (*Case).managed,
 	"w":    (*Case).warned,
 	"rows": (*Case).rows,
@@ -178,7 +178,7 @@ func (c *Case) line(line string) error {
 	}
 	word, rest, _ := strings.Cut(line, " ")
 	if holds := expectations[word]; holds != nil {
-		if !c.expected && word != "!" {
+		if !c.expected && word != "<" {
 			return c.settled()
 		}
 		return holds(c, rest)

@@ -5,6 +5,9 @@
 // NewStore is a store of objects as a server has one. Run plays files of cases against such
 // stores, NewCase and Case.Play a few lines of a test in Go.
 //
+// A sign that stories have as well (test/harness/story: requests over HTTP) means the same: == is a
+// heading, < the status of the answer, = what came of it, $ sets a variable.
+//
 // A file has cases, each with a store of its own that has the namespace default. A case has
 // operations, each with what must come of it. It is noon of January 1, 2026, and who asks is an
 // administrator.
@@ -18,7 +21,7 @@
 //	: created                      what came of it: created, changed, unchanged or deleted. Of a
 //	                               list the keys, and "more" if there is another page; of a watch
 //	                               its events
-//	! 422 text                     it is refused with this code and this text, which goes on if it
+//	< 422 text                     it is refused with this code and this text, which goes on if it
 //	                               ends with "..."
 //	= {...}                        what came of it is this, as YAML
 //	= path {...}                   a field of what came of it, as JSON; without {...}: it is not there
