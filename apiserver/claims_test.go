@@ -76,7 +76,7 @@ func TestClaimsOfThoseWhoHangUp(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	await(t, "rows of Services that are there, and of no others", e.claimsDiffer)
+	must.Await(t, patience, "rows of Services that are there, and of no others", e.claimsDiffer)
 }
 
 // sameClaims compares the rows with the Services.

@@ -14,11 +14,7 @@ import (
 // TestSingleCollection: a list costs little only if its selector names the one object.
 func TestSingleCollection(t *testing.T) {
 	mem := memstore.New()
-	defer func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, mem) }()
 	registry, err := kinds.Builtin()
 	must.OK(t, err)
 	s := &Server{cfg: Config{Store: mem}}

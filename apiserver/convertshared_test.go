@@ -42,19 +42,16 @@ func (e *env) define(definition, path string) {
 }
 
 // await asks until a GET has a code.
-func (e *env) await(path string, code int) string {
+func (e *env) await(path string, code int) (body string) {
 	e.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		w, body := e.do(http.MethodGet, path, nil, "")
-		if w.StatusCode == code {
-			return body
+	must.Await(e.t, patience, "GET "+path, func() string {
+		var w *http.Response
+		if w, body = e.do(http.MethodGet, path, nil, ""); w.StatusCode != code {
+			return fmt.Sprint(w.StatusCode, " ", clip(body))
 		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("GET %s stayed %d %s", path, w.StatusCode, clip(body))
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+		return ""
+	})
+	return body
 }
 
 func (e *env) route(name string) {
@@ -143,7 +140,7 @@ func TestConversionSideBySide(t *testing.T) {
 		answers <- answer{w.StatusCode, body}
 	}
 	go list()
-	await(t, "calls", func() string {
+	must.Await(t, patience, "calls", func() string {
 		if n := h.calls.Load(); n != 4 {
 			return fmt.Sprintf("%d are under way, want 4", n)
 		}
@@ -198,7 +195,7 @@ func TestConversionDecidedAgain(t *testing.T) {
 	h.set("hang")
 	answer := make(chan string)
 	go func() { answer <- patch(routesBeta+"/a", `{"spec":{"extra":"b"}}`) }()
-	await(t, "the first review", func() string {
+	must.Await(t, patience, "the first review", func() string {
 		if h.calls.Load() == 0 {
 			return "none yet"
 		}

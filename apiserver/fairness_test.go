@@ -51,28 +51,12 @@ func newFairEnv(t *testing.T, seats int, change ...func(*apiserver.Config)) *env
 	return e
 }
 
-// await waits until ok says nothing more.
-func await(t *testing.T, what string, wrong func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		reason := wrong()
-		if reason == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %s", what, reason)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func user(name string) http.Header { return http.Header{"Test-User": {name}} }
 
 // awaitFlow waits until a user's requests are of a FlowSchema, by its uid.
 func (e *env) awaitFlow(t *testing.T, name, schema string) (schemaUID, levelUID string) {
 	t.Helper()
-	await(t, "the flow of "+name, func() string {
+	must.Await(t, patience, "the flow of "+name, func() string {
 		_, answer := e.do(http.MethodGet, flows+"flowschemas/"+schema, nil, "")
 		var f flowcontrol.FlowSchema
 		if err := json.Unmarshal([]byte(answer), &f); err != nil || f.UID == "" {
@@ -105,7 +89,7 @@ func TestFlowControlObjects(t *testing.T) {
 		must.OK(t, json.Unmarshal([]byte(answer), &f))
 		return f
 	}
-	await(t, "the initial objects", func() string {
+	must.Await(t, patience, "the initial objects", func() string {
 		var levels flowcontrol.PriorityLevelConfigurationList
 		var schemas flowcontrol.FlowSchemaList
 		_, answer := e.do(http.MethodGet, flows+"prioritylevelconfigurations", nil, "")
@@ -142,7 +126,7 @@ func TestFlowControlObjects(t *testing.T) {
 	}
 	// Kept: its annotation says so.
 	patch("probes", `{"spec":{"matchingPrecedence":7}}`)
-	await(t, "a spec that is kept", precedence("probes", 2))
+	must.Await(t, patience, "a spec that is kept", precedence("probes", 2))
 	// Left alone: its annotation says so.
 	patch("global-default", `{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"matchingPrecedence":9800}}`)
 	// Nobody changes what is mandatory.
@@ -156,13 +140,13 @@ func TestFlowControlObjects(t *testing.T) {
 	if w, answer := e.do(http.MethodDelete, flows+"flowschemas/probes", nil, ""); w.StatusCode != 200 {
 		t.Fatal(answer)
 	}
-	await(t, "an object that was deleted", precedence("probes", 2))
+	must.Await(t, patience, "an object that was deleted", precedence("probes", 2))
 	// Dangling.
 	body := `{"metadata":{"name":"mine"},"spec":{"matchingPrecedence":50,"priorityLevelConfiguration":{"name":"none"}}}`
 	if w, answer := e.do(http.MethodPost, flows+"flowschemas", nil, body); w.StatusCode != 201 {
 		t.Fatal(answer)
 	}
-	await(t, "a level that does not exist", func() string {
+	must.Await(t, patience, "a level that does not exist", func() string {
 		f := schema("mine")
 		if len(f.Status.Conditions) != 1 || f.Status.Conditions[0].Status != flowcontrol.ConditionTrue || f.Status.Conditions[0].Reason != "NotFound" {
 			return fmt.Sprintf("%+v", f.Status.Conditions)
@@ -176,7 +160,7 @@ func TestFlowControlObjects(t *testing.T) {
 		moves bool
 	}{{"neither", false}, {"exempt", true}} {
 		patch("mine", fmt.Sprintf(`{"spec":{"priorityLevelConfiguration":{"name":%q}}}`, level.name))
-		await(t, "the condition about "+level.name, func() string {
+		must.Await(t, patience, "the condition about "+level.name, func() string {
 			c := schema("mine").Status.Conditions[0]
 			if !strings.Contains(c.Message, level.name) {
 				return c.Message
@@ -243,7 +227,7 @@ func TestPriorityLevel(t *testing.T) {
 			}
 		}
 	}()
-	await(t, "the seat is taken", func() string {
+	must.Await(t, patience, "the seat is taken", func() string {
 		w, answer := e.do(http.MethodGet, maps, user("narrow"), "")
 		if w.StatusCode != http.StatusTooManyRequests {
 			return w.Status
@@ -291,7 +275,7 @@ func TestWatchGivesUpItsSeat(t *testing.T) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.http.URL+maps+"?watch=1&allowWatchBookmarks=true", nil)
 		must.OK(t, err)
 		r.Header = user("narrow")
-		await(t, "a watch begins", func() string {
+		must.Await(t, patience, "a watch begins", func() string {
 			w, err := e.http.Client().Do(r)
 			must.OK(t, err)
 			t.Cleanup(func() { w.Body.Close() })
@@ -301,7 +285,7 @@ func TestWatchGivesUpItsSeat(t *testing.T) {
 			return ""
 		})
 	}
-	await(t, "a read", func() string {
+	must.Await(t, patience, "a read", func() string {
 		if w, answer := e.do(http.MethodGet, maps, user("narrow"), ""); w.StatusCode != http.StatusOK {
 			return answer
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -29,15 +30,13 @@ func TestGarbageBesideBadValue(t *testing.T) {
 	if w.StatusCode != http.StatusCreated {
 		t.Fatalf("%d %s", w.StatusCode, body)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	must.Await(t, 20*time.Second, "an object without its owner is gone", func() string {
 		w, body := e.do(http.MethodGet, "/api/v1/namespaces/default/configmaps/orphan", nil, "")
-		if w.StatusCode == http.StatusNotFound && strings.Contains(body, "orphan") {
-			return
+		if w.StatusCode != http.StatusNotFound || !strings.Contains(body, "orphan") {
+			return fmt.Sprint(w.StatusCode, " ", body)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("an object without its owner is still there: %d %s", w.StatusCode, body)
-		}
-	}
+		return ""
+	})
 }
 
 // TestOwnerInAVersionThatWent: who names its owner in a version that is not served any more goes with it, and does not hold

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/objects/builtin/service"
@@ -18,22 +17,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 )
-
-// eventually waits until look finds nothing missing.
-func (e *env) eventually(what string, look func() string) {
-	e.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		missing := look()
-		if missing == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("%s: %s", what, missing)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
 
 // endpoints is where the Service kubernetes leads to: by its Endpoints, and by its
 // slices.
@@ -83,7 +66,7 @@ func TestKubernetesService(t *testing.T) {
 	stop := e.run(controllers.Config{Controllers: []controllers.Name{controllers.KubernetesController}, Servers: servers})
 	leadsTo := func(legacy, sliced string) {
 		t.Helper()
-		e.eventually("endpoints", func() string {
+		must.Await(e.t, patience, "endpoints", func() string {
 			if a, b := e.endpoints(); a != legacy || b != sliced {
 				return fmt.Sprintf("%q and %q, want %q and %q", a, b, legacy, sliced)
 			}
@@ -104,7 +87,7 @@ func TestKubernetesService(t *testing.T) {
 	// Names are resolved before anything is changed.
 	urls.Store([]string{"https://no..where:6443"}) // no name at all: nobody is asked for it
 	before := asked.Load()
-	e.eventually("a round with it is over", func() string {
+	must.Await(e.t, patience, "a round with it is over", func() string {
 		if n := asked.Load() - before; n < 2 {
 			return fmt.Sprintf("%d rounds have begun", n)
 		}
@@ -121,7 +104,7 @@ func TestKubernetesService(t *testing.T) {
 	urls.Store([]string{"https://[2001:db8::1]:6443"})
 	e.run(controllers.Config{Controllers: []controllers.Name{controllers.KubernetesController}, Servers: servers})
 	leadsTo("2001:db8::1:6443 ", "kubernetes=2001:db8::1:6443 ")
-	e.eventually("the Service", func() string {
+	must.Await(e.t, patience, "the Service", func() string {
 		if w, answer := e.do("GET", "/api/v1/namespaces/default/services/kubernetes", nil, ""); w.StatusCode != 200 {
 			return answer
 		}
@@ -137,7 +120,7 @@ func TestDefaultAccounts(t *testing.T) {
 	account := func(ns string) string { return "/api/v1/namespaces/" + ns + "/serviceaccounts/default" }
 	has := func(ns string) {
 		t.Helper()
-		e.eventually(ns, func() string {
+		must.Await(e.t, patience, ns, func() string {
 			if w, answer := e.do("GET", account(ns), nil, ""); w.StatusCode != 200 {
 				return answer
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/wire/request"
+	"github.com/quorate/quorate/internal/must"
 	"golang.org/x/net/websocket"
 )
 
@@ -96,7 +97,7 @@ func TestDryRunsAreCounted(t *testing.T) {
 		if w, answer := e.do(r.method, r.path, r.header, r.body); w.StatusCode >= 300 {
 			t.Errorf("%s %s: %d %s", r.method, r.path, w.StatusCode, clip(answer))
 		}
-		await(t, r.method+" "+r.path, func() string {
+		must.Await(t, patience, r.method+" "+r.path, func() string {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			if got := strings.Join(o.seen, "; "); got != r.want {

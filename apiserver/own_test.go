@@ -80,7 +80,7 @@ func TestOwnPaths(t *testing.T) {
 		}
 	}
 	for name, path := range map[string]string{"bob": "/quorate/v1/snapshot", "rita": "/quorate/v1/status", "root": "/quorate/v1/status"} {
-		await(t, name+"'s role", func() string {
+		must.Await(t, patience, name+"'s role", func() string {
 			_, answer := e.do(http.MethodGet, path, user(name), "")
 			if !strings.HasPrefix(answer, name+" sends") {
 				return answer
@@ -194,7 +194,7 @@ func TestOwnDeletionsAreAudited(t *testing.T) {
 	}
 	e.runControllers()
 	for _, path := range []string{"/api/v1/namespaces/gone", maps + "/orphan"} {
-		await(t, path+" is gone", func() string {
+		must.Await(t, patience, path+" is gone", func() string {
 			if w, answer := e.do(http.MethodGet, path, nil, ""); w.StatusCode != http.StatusNotFound {
 				return answer
 			}

@@ -94,7 +94,7 @@ func TestRequestLabels(t *testing.T) {
 			must.OK(t, err)
 			cancel() // of watches
 			_ = w.Body.Close()
-			await(t, "the request is counted", func() string {
+			must.Await(t, patience, "the request is counted", func() string {
 				for labels, n := range labelsOfRequests(t, m.Registry()) {
 					if n > before[labels] {
 						if want[labels] == 0 {

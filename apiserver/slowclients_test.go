@@ -53,7 +53,7 @@ func TestSlowClientsGiveTheirSeatsBack(t *testing.T) {
 	}
 	e.narrow(t) // one seat, no queue
 	served := func(what string) {
-		await(t, what, func() string {
+		must.Await(t, patience, what, func() string {
 			w, answer := e.do(http.MethodGet, maps+"/big-0", user("narrow"), "")
 			if w.StatusCode == http.StatusTooManyRequests {
 				return answer

@@ -99,7 +99,7 @@ func TestHubThatHangs(t *testing.T) {
 	s := e.watch(maps + "?watch=1&resourceVersion=" + e.mem.Applied().String())
 	e.put("before", "")
 	e.next(s)
-	await(t, "an event that is delivered", func() string {
+	must.Await(t, patience, "an event that is delivered", func() string {
 		for _, stage := range []string{"encoded", "flushed"} {
 			if got := d.value("quorate_watch_delivery_seconds", "", "configmaps", stage); got != 1 {
 				return fmt.Sprintf("%g events %s, want 1", got, stage)
@@ -115,7 +115,7 @@ func TestHubThatHangs(t *testing.T) {
 	}
 	began := time.Now()
 	e.put("a", "")
-	await(t, "the hub hangs", func() string {
+	must.Await(t, patience, "the hub hangs", func() string {
 		if got := d.stalls("hub"); got != 1 {
 			return fmt.Sprintf("%g stalls, want 1", got)
 		}
@@ -134,7 +134,7 @@ func TestHubThatHangs(t *testing.T) {
 	if event := e.next(s); !strings.Contains(event, `"name":"a"`) {
 		t.Errorf("the event behind the stall is %s", clip(event))
 	}
-	await(t, "the stall ends", func() string {
+	must.Await(t, patience, "the stall ends", func() string {
 		if oldest := d.oldest("hub") + d.oldest("server"); oldest != 0 || !strings.Contains(d.said(), "watch events are delivered again") {
 			return fmt.Sprintf("the oldest event waits for %s: %s", oldest, d.said())
 		}
@@ -160,7 +160,7 @@ func TestSlowClientIsNoStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	prompt := e.watch(path)
-	await(t, "both watches begin", func() string {
+	must.Await(t, patience, "both watches begin", func() string {
 		if n := apiserver.OpenWatches(e.api); n != 2 {
 			return fmt.Sprintf("%d watches", n)
 		}
@@ -181,7 +181,7 @@ func TestSlowClientIsNoStall(t *testing.T) {
 			}
 		}
 	}
-	await(t, "the client is seen", func() string {
+	must.Await(t, patience, "the client is seen", func() string {
 		if oldest := d.oldest("client"); oldest < 2*stall {
 			return fmt.Sprintf("its oldest event waits for %s", oldest)
 		}
@@ -200,7 +200,7 @@ func TestSlowClientIsNoStall(t *testing.T) {
 			check("it takes a little")
 		}
 	}
-	await(t, "it has taken everything", func() string {
+	must.Await(t, patience, "it has taken everything", func() string {
 		if n := d.value("quorate_watch_delivery_seconds", "", "configmaps", "flushed"); n != 2*objects {
 			return fmt.Sprintf("%g events flushed, want %d", n, 2*objects)
 		}
@@ -231,7 +231,7 @@ func TestDeliveryOfWhatIsServedNoMore(t *testing.T) {
 		t.Error("there are no series of a resource that is watched")
 	}
 	s.cancel()
-	await(t, "the watches end", func() string {
+	must.Await(t, patience, "the watches end", func() string {
 		if n := apiserver.OpenWatches(e.api); n != 0 {
 			return fmt.Sprintf("%d watches", n)
 		}
@@ -246,7 +246,7 @@ func TestDeliveryOfWhatIsServedNoMore(t *testing.T) {
 		t.Fatalf("%d %s", w.StatusCode, body)
 	}
 	e.await(definitionsPath+routesDefinition, http.StatusNotFound)
-	await(t, "its series end", func() string {
+	must.Await(t, patience, "its series end", func() string {
 		if counted(group, resource) >= 0 {
 			return "they are there"
 		}

@@ -90,7 +90,7 @@ func TestWriteOrder(t *testing.T) {
 	}
 	do(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 	boxes := "/apis/stable.example.com/v1/namespaces/default/boxes"
-	await(t, "boxes", func() string {
+	must.Await(t, patience, "boxes", func() string {
 		if w, answer := e.do(http.MethodGet, boxes, nil, ""); w.StatusCode != http.StatusOK {
 			return answer
 		}

@@ -85,17 +85,7 @@ func (e *env) await(what string, wrong func() string) {
 // awaitFor is await for what takes a while.
 func (e *env) awaitFor(patience time.Duration, what string, wrong func() string) {
 	e.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		reason := wrong()
-		if reason == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("%s: %s", what, reason)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	must.Await(e.t, patience, what, wrong)
 }
 
 // write writes a row as a node's other parts do.

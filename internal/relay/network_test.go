@@ -171,11 +171,7 @@ func newNetwork(t *testing.T) *Network {
 		t.Skip(err) // bench faults refuses partitions then
 	}
 	n := New()
-	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, n) })
 	return n
 }
 

@@ -108,11 +108,7 @@ func newDisk(t *testing.T) *Disk {
 	t.Helper()
 	d, err := New()
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, d) })
 	return d
 }
 

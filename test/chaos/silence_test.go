@@ -46,11 +46,7 @@ func TestSilence(t *testing.T) {
 	}
 	c, err := NewCluster(workDir(t), newBinaries(t).plain(), Shape{Voters: 3, Network: true})
 	must.OK(t, err)
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, c) }()
 	must.OK(t, c.Start(t.Context()))
 	for _, fault := range []struct {
 		name    string

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -88,15 +89,12 @@ func TestFollow(t *testing.T) {
 	}()
 	await := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-			got := c.Classify(&Request{User: "u", Path: "/x", Verb: "get"}).schema.name
-			if got == want {
-				return
+		must.Await(t, 10*time.Second, want, func() string {
+			if got := c.Classify(&Request{User: "u", Path: "/x", Verb: "get"}).schema.name; got != want {
+				return "the request is of " + got
 			}
-			if time.Now().After(end) {
-				t.Fatalf("the request is of %s, want %s", got, want)
-			}
-		}
+			return ""
+		})
 	}
 	await("first")
 	put(t, store, Tables[0], "earlier", fmt.Sprintf(oneSchema, "earlier"))

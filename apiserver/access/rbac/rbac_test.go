@@ -172,11 +172,7 @@ type stored struct {
 func newStored(t testing.TB) *stored {
 	s := &stored{t: t, mem: memstore.New()}
 	s.z = New(s.mem, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	t.Cleanup(func() {
-		if err := s.mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, s.mem) })
 	return s
 }
 

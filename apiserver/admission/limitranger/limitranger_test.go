@@ -2,7 +2,6 @@ package limitranger_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -42,14 +41,14 @@ func TestDefaults(t *testing.T) {
 		t.Run(c.title, func(t *testing.T) {
 			e := newEnv(t)
 			e.add("r", c.ranges)
-			pod := object(t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`)
-			sent, before := pod["spec"], text(t, pod["spec"])
+			pod := must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`)
+			sent, before := pod["spec"], must.Encode(t, pod["spec"])
 			a := attributes(pod)
 			must.OK(t, e.plugin.Admit(t.Context(), a))
-			if got := text(t, a.Object); got != c.want {
+			if got := must.Encode(t, a.Object); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
-			if after := text(t, sent); after != before {
+			if after := must.Encode(t, sent); after != before {
 				t.Errorf("what was sent has changed:\n%s\n%s", before, after)
 			}
 			if rules, _ := a.Decided(); rules != admission.Rules(proto.RuleLimitRanges) {
@@ -65,10 +64,10 @@ func TestTwoRanges(t *testing.T) {
 	e := newEnv(t)
 	e.add("a", `{"type":"Container","default":{"cpu":"1"}}`)
 	e.add("b", `{"type":"Container","default":{"cpu":"2","memory":"2"}}`)
-	a := attributes(object(t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
+	a := attributes(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
 	must.OK(t, e.plugin.Admit(t.Context(), a))
 	const want = `{"metadata":{"annotations":{"kubernetes.io/limit-ranger":"LimitRanger plugin set: memory limit for container c"},"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1","memory":"2"}}}]}}`
-	if got := text(t, a.Object); got != want {
+	if got := must.Encode(t, a.Object); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -107,9 +106,9 @@ func TestLimits(t *testing.T) {
 		t.Run(c.title, func(t *testing.T) {
 			e := newEnv(t)
 			e.add("r", c.ranges)
-			a := attributes(object(t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`))
+			a := attributes(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`))
 			wants(t, e.plugin.Validate(t.Context(), a), "pods", c.want)
-			a.Old = object(t, `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T12:00:00Z"}}`)
+			a.Old = must.Decode[tree.Object](t, `{"metadata":{"name":"p","deletionTimestamp":"2026-01-01T12:00:00Z"}}`)
 			a.Operation, a.Subresource = admission.Update, "resize"
 			wants(t, e.plugin.Validate(t.Context(), a), "pods", "") // what is being deleted
 		})
@@ -126,11 +125,11 @@ func TestClaims(t *testing.T) {
 	} {
 		e := newEnv(t)
 		e.add("r", ranges)
-		a := attributes(object(t, `{"metadata":{"name":"p"},"spec":{"resources":{"requests":{`+storage+`}}}}`))
+		a := attributes(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"resources":{"requests":{`+storage+`}}}}`))
 		a.Resource.Resource = "persistentvolumeclaims"
-		before := text(t, a.Object)
-		if err := e.plugin.Admit(t.Context(), a); err != nil || text(t, a.Object) != before {
-			t.Errorf("Admit: %v, %s", err, text(t, a.Object))
+		before := must.Encode(t, a.Object)
+		if err := e.plugin.Admit(t.Context(), a); err != nil || must.Encode(t, a.Object) != before {
+			t.Errorf("Admit: %v, %s", err, must.Encode(t, a.Object))
 		}
 		wants(t, e.plugin.Validate(t.Context(), a), "persistentvolumeclaims", want)
 	}
@@ -140,13 +139,13 @@ func TestClaims(t *testing.T) {
 func TestResize(t *testing.T) {
 	e := newEnv(t)
 	e.add("r", `{"type":"Container","default":{"cpu":"1"},"max":{"cpu":"2"}}`)
-	a := attributes(object(t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
-	a.Operation, a.Subresource, a.Old = admission.Update, "resize", object(t, `{"metadata":{"name":"p"}}`)
+	a := attributes(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
+	a.Operation, a.Subresource, a.Old = admission.Update, "resize", must.Decode[tree.Object](t, `{"metadata":{"name":"p"}}`)
 	if !e.plugin.Handles(a) {
 		t.Error("a resize is not handled")
 	}
 	must.OK(t, e.plugin.Admit(t.Context(), a))
-	if got, want := text(t, a.Object), `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}}]}}`; got != want {
+	if got, want := must.Encode(t, a.Object), `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}}]}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -178,7 +177,7 @@ func TestHandles(t *testing.T) {
 // BenchmarkNothing is what a Pod costs in a namespace without ranges.
 func BenchmarkNothing(b *testing.B) {
 	e := newEnv(b)
-	a := attributes(object(b, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
+	a := attributes(must.Decode[tree.Object](b, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`))
 	b.ReportAllocs()
 	for b.Loop() {
 		if e.plugin.Admit(b.Context(), a) != nil || e.plugin.Validate(b.Context(), a) != nil {
@@ -195,11 +194,7 @@ type env struct {
 
 func newEnv(t testing.TB) *env {
 	e := &env{t: t, store: memstore.New()}
-	t.Cleanup(func() {
-		if err := e.store.Close(); err != nil {
-			t.Errorf("close store: %v", err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, e.store) })
 	e.plugin = limitranger.New(state.New(e.store), slog.New(slog.DiscardHandler))
 	return e
 }
@@ -235,19 +230,4 @@ func wants(t *testing.T, err error, resource, want string) {
 	if want = resource + ` "p" is forbidden: ` + want; err == nil || err.Error() != want || !apierrors.IsForbidden(err) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
-}
-
-func object(t testing.TB, text string) (out tree.Object) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return out
-}
-
-func text(t testing.TB, v any) string {
-	t.Helper()
-	out, err := json.Marshal(v)
-	must.OK(t, err)
-	return string(out)
 }

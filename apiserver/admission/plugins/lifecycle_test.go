@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/lifecycle"
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,11 +16,7 @@ import (
 
 func TestLifecycle(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	for name, flags := range map[string]uint32{"here": 0, "going": proto.FlagTerminating} {
 		w := &proto.Write{Table: "namespaces", Key: name, Op: proto.Op_OP_PUT, Value: []byte("{}"), Flags: flags}
 		if _, err := store.Propose(t.Context(), w); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -12,11 +13,7 @@ import (
 // TestOldVersions: of a namespace that changes again and again one version is kept.
 func TestOldVersions(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	s := namespaces{state: state.New(store)}
 	const label = "pod-security.kubernetes.io/enforce"
 	for i := range 10 {

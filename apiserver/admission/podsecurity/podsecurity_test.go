@@ -74,9 +74,9 @@ func TestUpdates(t *testing.T) {
 	e.namespace("n", "enforce=baseline")
 	pod := `{"metadata":{"name":"p"},"spec":` + host + `}`
 	a, _ := e.attributes("pods", "n", "p", pod)
-	a.Operation, a.Old = admission.Update, object(t, pod)
+	a.Operation, a.Old = admission.Update, must.Decode[tree.Object](t, pod)
 	wants(t, e.plugin.Validate(t.Context(), a), "")
-	a.Object = object(t, strings.Replace(pod, `"image":"i"`, `"image":"j"`, 1))
+	a.Object = must.Decode[tree.Object](t, strings.Replace(pod, `"image":"i"`, `"image":"j"`, 1))
 	wants(t, e.plugin.Validate(t.Context(), a), `pods "p" is forbidden: violates PodSecurity "baseline:latest": `+ofHost)
 }
 
@@ -128,7 +128,7 @@ func TestNamespaces(t *testing.T) {
 		{"", "enforce-version=1", `Namespace "n" is invalid: metadata.labels[pod-security.kubernetes.io/enforce-version]: Invalid value: "1": must be "latest" or "v1.x"`, ""},
 	} {
 		a, told := e.attributes("namespaces", "", "n", labelled(c.now))
-		a.Operation, a.Old = admission.Update, object(t, labelled(c.old))
+		a.Operation, a.Old = admission.Update, must.Decode[tree.Object](t, labelled(c.old))
 		wants(t, e.plugin.Validate(t.Context(), a), c.want)
 		if got := told.String(); got != c.told {
 			t.Errorf("from %q to %q: it said\n%s\nwant\n%s", c.old, c.now, got, c.told)
@@ -141,7 +141,7 @@ func TestManyPods(t *testing.T) {
 	e := newEnv(t, "")
 	e.write("pods", "n/p", `{"metadata":{"name":"p"},"spec":`+host+`}`, nil)
 	a, told := e.attributes("namespaces", "", "n", `{"metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)
-	a.Operation, a.Old = admission.Update, object(t, `{"metadata":{"name":"n"}}`)
+	a.Operation, a.Old = admission.Update, must.Decode[tree.Object](t, `{"metadata":{"name":"n"}}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wants(t, e.plugin.Validate(ctx, a), "")
@@ -245,11 +245,7 @@ type env struct {
 
 func newEnv(t testing.TB, config string) *env {
 	e := &env{t: t, store: memstore.New(), registry: prometheus.NewRegistry()}
-	t.Cleanup(func() {
-		if err := e.store.Close(); err != nil {
-			t.Errorf("close store: %v", err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, e.store) })
 	var err error
 	if e.plugin, err = podsecurity.New(state.New(e.store), strings.NewReader(config), e.registry); err != nil {
 		t.Fatal(err)
@@ -287,7 +283,7 @@ func (e *env) attributes(resource, namespace, name, obj string) (*admission.Attr
 	kinds := map[string]string{"pods": "Pod", "namespaces": "Namespace"}
 	return &admission.Attributes{
 		Operation: admission.Create, Kind: schema.GroupVersionKind{Version: "v1", Kind: kinds[resource]}, Resource: schema.GroupVersionResource{Version: "v1", Resource: resource},
-		Namespace: namespace, Name: name, Object: object(e.t, obj), Told: said,
+		Namespace: namespace, Name: name, Object: must.Decode[tree.Object](e.t, obj), Told: said,
 	}, said
 }
 
@@ -314,12 +310,4 @@ func wants(t *testing.T, err error, want string) {
 	if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
-}
-
-func object(t testing.TB, text string) (out tree.Object) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return out
 }

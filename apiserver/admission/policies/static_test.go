@@ -37,11 +37,7 @@ spec: {policyName: p.static.k8s.io, validationActions: [Deny]}
 // unless it is a mistake. Mistakes at the start refuse it.
 func TestStatic(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	running := 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/types/state"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -13,11 +14,7 @@ import (
 // kept.
 func TestOldVersions(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	s := accounts{state: state.New(store)}
 	for i := range 10 {
 		value := fmt.Sprintf(`{"metadata":{"name":"a","annotations":{"n":"%d"}}}`, i)

@@ -2,7 +2,6 @@ package serviceaccount_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -75,8 +74,8 @@ func TestAdmit(t *testing.T) {
 		t.Run(c.title, func(t *testing.T) {
 			e := newEnv(t)
 			e.addAll()
-			pod := object(t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`)
-			before := text(t, pod["spec"])
+			pod := must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`)
+			before := must.Encode(t, pod["spec"])
 			sent := pod["spec"]
 			a := e.create(pod)
 			got, err := e.plugin.Admit(t.Context(), a), ""
@@ -86,7 +85,7 @@ func TestAdmit(t *testing.T) {
 					t.Errorf("not Forbidden: %v", got)
 				}
 			} else {
-				err = masked(text(t, a.Object["spec"]))
+				err = masked(must.Encode(t, a.Object["spec"]))
 				if final := e.plugin.Validate(t.Context(), a); final != nil {
 					t.Errorf("refused afterwards: %v", final)
 				}
@@ -94,7 +93,7 @@ func TestAdmit(t *testing.T) {
 			if err != c.want {
 				t.Errorf("got\n%s\nwant\n%s", err, c.want)
 			}
-			if after := text(t, sent); after != before {
+			if after := must.Encode(t, sent); after != before {
 				t.Errorf("what was sent has changed:\n%s\n%s", before, after)
 			}
 			if rules, _ := a.Decided(); rules != admission.Rules(proto.RuleServiceAccounts) {
@@ -122,13 +121,13 @@ func TestMirrorPods(t *testing.T) {
 		{`{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}]}`, "a mirror pod may not use ServiceAccountToken volume projections"},
 	} {
 		e := newEnv(t)
-		pod := object(t, `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":`+c.spec+`}`)
+		pod := must.Decode[tree.Object](t, `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":`+c.spec+`}`)
 		a := e.create(pod)
 		err := e.plugin.Admit(t.Context(), a)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != `pods "p" is forbidden: `+c.want {
 			t.Errorf("%s: %v, want %q", c.spec, err, c.want)
 		}
-		if got := text(t, a.Object["spec"]); got != text(t, object(t, c.spec)) {
+		if got := must.Encode(t, a.Object["spec"]); got != must.Encode(t, must.Decode[tree.Object](t, c.spec)) {
 			t.Errorf("%s was made %s", c.spec, got)
 		}
 	}
@@ -145,7 +144,7 @@ func TestEphemeralContainers(t *testing.T) {
 	} {
 		e := newEnv(t)
 		e.addAll()
-		a := e.create(object(t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`))
+		a := e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":`+c.spec+`}`))
 		a.Operation, a.Subresource = admission.Update, "ephemeralcontainers"
 		if err := e.plugin.Admit(t.Context(), a); err != nil {
 			t.Errorf("%s: Admit: %v", c.spec, err)
@@ -187,24 +186,24 @@ func TestDefaultAccountIsAwaited(t *testing.T) {
 		<-e.confirmed
 		e.add("default")
 	}()
-	a := e.create(object(t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`))
+	a := e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`))
 	must.OK(t, e.plugin.Admit(t.Context(), a))
 	if tree.Lookup(a.Object, "spec.serviceAccountName") != "default" {
-		t.Errorf("the Pod is %s", text(t, a.Object))
+		t.Errorf("the Pod is %s", must.Encode(t, a.Object))
 	}
 }
 
 // TestMissingDefaultAccount: it is not awaited for ever, and not longer than the client waits.
 func TestMissingDefaultAccount(t *testing.T) {
 	e := newEnv(t)
-	a := e.create(object(t, `{"metadata":{"name":"p"},"spec":{}}`))
+	a := e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{}}`))
 	err := e.plugin.Admit(t.Context(), a)
 	if want := `pods "p" is forbidden: error looking up service account n/default: serviceaccount "default" not found`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("the client is gone"))
 	defer cancel()
-	if err := e.plugin.Admit(ctx, e.create(object(t, `{"metadata":{"name":"p"},"spec":{}}`))); err == nil || err.Error() != "the client is gone" {
+	if err := e.plugin.Admit(ctx, e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{}}`))); err == nil || err.Error() != "the client is gone" {
 		t.Errorf("with a client that is gone: %v", err)
 	}
 }
@@ -213,12 +212,12 @@ func TestMissingDefaultAccount(t *testing.T) {
 func TestLaggingNode(t *testing.T) {
 	e := newEnv(t)
 	e.catchUp = func() error { e.add("quiet"); return nil }
-	if err := e.plugin.Admit(t.Context(), e.create(object(t, `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"quiet"}}`))); err != nil {
+	if err := e.plugin.Admit(t.Context(), e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"quiet"}}`))); err != nil {
 		t.Errorf("an account that came with the confirmation: %v", err)
 	}
 	lost := errors.New("no quorum")
 	e.catchUp = func() error { return lost }
-	if err := e.plugin.Admit(t.Context(), e.create(object(t, `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"none"}}`))); !errors.Is(err, lost) {
+	if err := e.plugin.Admit(t.Context(), e.create(must.Decode[tree.Object](t, `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"none"}}`))); !errors.Is(err, lost) {
 		t.Errorf("without a quorum: %v", err)
 	}
 }
@@ -226,7 +225,7 @@ func TestLaggingNode(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	e := newEnv(b)
 	e.addAll()
-	pod := object(b, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]}}`)
+	pod := must.Decode[tree.Object](b, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"i"},{"name":"b","image":"i"}]}}`)
 	for b.Loop() {
 		if err := e.plugin.Admit(b.Context(), e.create(tree.Clone(pod))); err != nil {
 			b.Fatal(err)
@@ -245,11 +244,7 @@ type env struct {
 
 func newEnv(t testing.TB) *env {
 	e := &env{t: t, store: memstore.New(), confirmed: make(chan struct{}), catchUp: func() error { return nil }}
-	t.Cleanup(func() {
-		if err := e.store.Close(); err != nil {
-			t.Errorf("close store: %v", err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, e.store) })
 	e.plugin = serviceaccount.New(state.New(e.store), func(context.Context) error {
 		select {
 		case <-e.confirmed:
@@ -282,21 +277,6 @@ func (e *env) create(pod tree.Object) *admission.Attributes {
 		Operation: admission.Create, Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Namespace: "n", Name: "p", Object: pod,
 	}
-}
-
-func object(t testing.TB, text string) (out tree.Object) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return out
-}
-
-func text(t testing.TB, v any) string {
-	t.Helper()
-	out, err := json.Marshal(v)
-	must.OK(t, err)
-	return string(out)
 }
 
 // masked replaces the random part of the volume's name.

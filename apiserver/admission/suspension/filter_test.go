@@ -17,11 +17,7 @@ import (
 // another one only if something has changed.
 func TestFilter(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	view := suspension.NewView(store, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	all := []*metav1.ObjectMeta{{Name: "a"}, {Name: "b"}, {Name: "c"}}

@@ -42,11 +42,7 @@ func object(t *testing.T, store *memstore.Store, resource, name, uid string) {
 // whichever object has the name.
 func TestObjectOfSuspension(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	const resource = "validatingadmissionpolicies"
 	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	view := suspension.NewView(store, func() time.Time { return began }, slog.New(slog.DiscardHandler))
@@ -104,11 +100,7 @@ func TestObjectOfSuspension(t *testing.T) {
 // TestView: what is suspended follows from the rows and the clock, and clients that write are told.
 func TestView(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	now := began
 	var log strings.Builder

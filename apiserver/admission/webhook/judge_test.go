@@ -28,6 +28,7 @@ import (
 	"github.com/quorate/quorate/apiserver/types/kinds"
 	"github.com/quorate/quorate/apiserver/types/state"
 	"github.com/quorate/quorate/apiserver/types/tree"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -416,11 +417,7 @@ func newJudge(t *testing.T, virtual bool) *judge {
 	j := &judge{t: t, store: memstore.New(), known: upstreams.NewKinds(func() *kinds.Registry { return registry }, func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 		return kinds.Convert(obj, from, to)
 	})}
-	t.Cleanup(func() {
-		if err := j.store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, j.store) })
 	j.http = httptest.NewUnstartedServer(j)
 	j.http.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	var dial func(ctx context.Context, network, address string) (net.Conn, error)

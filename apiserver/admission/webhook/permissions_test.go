@@ -21,11 +21,7 @@ import (
 // others do.
 func TestPermissions(t *testing.T) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	registry, err := kinds.Builtin()
 	must.OK(t, err)
 	s := state.New(store)

@@ -79,11 +79,7 @@ type asked struct {
 
 func testStatic(t *testing.T, kind string, open func(webhook.Config, io.Reader) (asked, error)) {
 	store := memstore.New()
-	defer func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, store) }()
 	registry, err := kinds.Builtin()
 	must.OK(t, err)
 	known := upstream.NewKinds(func() *kinds.Registry { return registry }, nil)

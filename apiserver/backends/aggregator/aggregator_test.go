@@ -95,11 +95,7 @@ func newEnv(t *testing.T, handler http.HandlerFunc) *env {
 func newLookingEnv(t *testing.T, look time.Duration, handler http.HandlerFunc) *env {
 	t.Helper()
 	e := &env{t: t, store: memstore.New(), ca: newAuthority(t)}
-	t.Cleanup(func() {
-		if err := e.store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, e.store) })
 	proxies := newAuthority(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(proxies.cert)

@@ -15,13 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-func parse(t testing.TB, s string) map[string]any {
-	t.Helper()
-	var m map[string]any
-	must.OK(t, json.Unmarshal([]byte(s), &m))
-	return m
-}
-
 // TestMerge is the example table of RFC 7386, as far as both sides are objects.
 func TestMerge(t *testing.T) {
 	for _, x := range [][3]string{
@@ -38,15 +31,15 @@ func TestMerge(t *testing.T) {
 	} {
 		p, err := Parse(string(types.MergePatchType), []byte(x[1]), true)
 		must.OK(t, err)
-		current := parse(t, x[0])
+		current := must.Decode[map[string]any](t, x[0])
 		got, err := p.Apply(current, nil)
 		must.OK(t, err)
 		// Numbers are int64 on one side and float64 on the other.
 		b, err := json.Marshal(got)
-		if err != nil || !reflect.DeepEqual(parse(t, string(b)), parse(t, x[2])) {
+		if err != nil || !reflect.DeepEqual(must.Decode[map[string]any](t, string(b)), must.Decode[map[string]any](t, x[2])) {
 			t.Errorf("%s + %s = %s, want %s", x[0], x[1], b, x[2])
 		}
-		if !reflect.DeepEqual(current, parse(t, x[0])) {
+		if !reflect.DeepEqual(current, must.Decode[map[string]any](t, x[0])) {
 			t.Errorf("%s has become %v", x[0], current)
 		}
 	}
@@ -111,7 +104,7 @@ func TestMergeAsUpstream(t *testing.T) {
 		must.OK(t, err)
 		p, err := Parse(string(types.MergePatchType), []byte(row.patch), true)
 		must.OK(t, err)
-		got, err := p.Apply(parse(t, row.object), nil)
+		got, err := p.Apply(must.Decode[map[string]any](t, row.object), nil)
 		must.OK(t, err)
 		if text, err := json.Marshal(got); err != nil || string(text) != string(want) {
 			t.Errorf("%s of %s: %s, %v, want %s", row.patch, row.object, text, err, want)
@@ -151,7 +144,7 @@ func TestApplyAndErrors(t *testing.T) {
 		p, err := Parse(string(row.kind), []byte(row.body), false)
 		if err == nil {
 			var patched map[string]any
-			patched, err = p.Apply(parse(t, `{"a":"b"}`), strategicMeta(t))
+			patched, err = p.Apply(must.Decode[map[string]any](t, `{"a":"b"}`), strategicMeta(t))
 			if err == nil {
 				b, _ := json.Marshal(patched)
 				got = string(b)
@@ -230,7 +223,7 @@ func TestBounds(t *testing.T) {
 	}
 	p, err := Parse(string(types.JSONPatchType), []byte("["+strings.Join(bomb, ",")+"]"), false)
 	must.OK(t, err)
-	if _, err := p.Apply(parse(t, `{"a":{"x":"y"}}`), nil); !apierrors.IsRequestEntityTooLargeError(err) {
+	if _, err := p.Apply(must.Decode[map[string]any](t, `{"a":{"x":"y"}}`), nil); !apierrors.IsRequestEntityTooLargeError(err) {
 		t.Errorf("a document that doubles forty times: %v", err)
 	}
 }
@@ -256,7 +249,7 @@ func FuzzPatch(f *testing.F) {
 			}
 			return
 		}
-		got, err := p.Apply(parse(t, `{"a":["b",{"c":1}],"d":{"e":null}}`), nil)
+		got, err := p.Apply(must.Decode[map[string]any](t, `{"a":["b",{"c":1}],"d":{"e":null}}`), nil)
 		if err == nil && got == nil {
 			t.Error("neither an object nor an error")
 		}
@@ -289,7 +282,7 @@ func TestStrategicPanics(t *testing.T) {
 	for i, body := range strategicPanics {
 		p, err := Parse(string(types.StrategicMergePatchType), []byte(body), false)
 		must.OK(t, err)
-		if _, err := p.Apply(parse(t, currents[i]), strategicMeta(t)); !apierrors.IsBadRequest(err) {
+		if _, err := p.Apply(must.Decode[map[string]any](t, currents[i]), strategicMeta(t)); !apierrors.IsBadRequest(err) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -310,13 +303,13 @@ func FuzzStrategic(f *testing.F) {
 			return
 		}
 		for _, object := range []string{strategicObject, `{"metadata":{"ownerReferences":[],"finalizers":[]}}`} {
-			current := parse(t, object)
+			current := must.Decode[map[string]any](t, object)
 			if _, err := p.Apply(current, meta); err != nil {
 				if _, ok := err.(apierrors.APIStatus); !ok {
 					t.Errorf("%T: %v", err, err)
 				}
 			}
-			if !reflect.DeepEqual(current, parse(t, object)) {
+			if !reflect.DeepEqual(current, must.Decode[map[string]any](t, object)) {
 				t.Errorf("%s has changed the current object: %v", body, current)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/objects/storage"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/memstore"
@@ -75,11 +76,7 @@ func TestOutdatedState(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &lagging{Store: memstore.New()}
-			defer func() {
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer func() { must.Close(t, l) }()
 			if _, err := l.Store.Propose(t.Context(), put("old")); err != nil {
 				t.Fatal(err)
 			}
@@ -112,11 +109,7 @@ func TestOutdatedState(t *testing.T) {
 // TestDecidedTooLate: what is decided while the context ends is not written.
 func TestDecidedTooLate(t *testing.T) {
 	m := memstore.New()
-	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, m) }()
 	over := errors.New("the time is up")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := storage.Updater{Store: m, Confirm: func(context.Context) error { return nil }}
@@ -152,11 +145,7 @@ func TestRulesChange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := memstore.New()
-			defer func() {
-				if err := m.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer func() { must.Close(t, m) }()
 			var decided, told, retried int
 			decide := func() (*proto.Write, error) {
 				w := put(fmt.Sprint("v", decided))
@@ -224,11 +213,7 @@ func (c caller) RulesChanged(context.Context) error {
 // known to be current.
 func TestStaleRefusal(t *testing.T) {
 	m := memstore.New()
-	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, m) }()
 	refusal := errors.New("refused by an old rule")
 	confirmed, redecided := 0, 0
 	u := storage.Updater{
@@ -250,11 +235,7 @@ func TestStaleRefusal(t *testing.T) {
 // written, and the object has changed as well by the time this node is known to be current.
 func TestStaleRightOfNothing(t *testing.T) {
 	m := memstore.New()
-	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, m) }()
 	forbidden := errors.New("you may not do that any more")
 	u := storage.Updater{
 		Store: m,
@@ -275,11 +256,7 @@ func TestStaleRightOfNothing(t *testing.T) {
 // TestLimitExceeded: a limit is no lost race. The caller is told at once which it is.
 func TestLimitExceeded(t *testing.T) {
 	m := memstore.New()
-	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Close(t, m) }()
 	charged := func() (*proto.Write, error) {
 		w := put("v")
 		w.Key, w.EnforceLimits = "ns/k", true

@@ -344,17 +344,14 @@ func TestConnectionLimit(t *testing.T) {
 		silent.Close()
 		transport.CloseIdleConnections()
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	must.Await(t, 10*time.Second, "no connection is counted", func() string {
 		l.mu.Lock()
-		open, idle := l.guests.count+l.users.count, l.idle.count
-		l.mu.Unlock()
-		if open == 0 && idle == 0 {
-			break
+		defer l.mu.Unlock()
+		if open, idle := l.guests.count+l.users.count, l.idle.count; open != 0 || idle != 0 {
+			return fmt.Sprintf("%d, and %d idle", open, idle)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are counted, %d idle, and none is there", open, idle)
-		}
-	}
+		return ""
+	})
 }
 
 // TestCutIsNoForgery: a client whose answer is cut by a deadline sees an early end, not

@@ -26,11 +26,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	mem := memstore.New()
-	t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, mem) })
 	builtin, err := kinds.Builtin()
 	must.OK(t, err)
 	return &world{t, mem, crd.New(mem, builtin, slog.New(slog.DiscardHandler))}

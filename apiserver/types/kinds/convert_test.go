@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -27,15 +26,15 @@ func TestAutoscalerVersions(t *testing.T) {
 		objects := map[string]map[string]any{}
 		for _, line := range lines[1:] {
 			version, text, _ := strings.Cut(line, " ")
-			objects[version] = decode(t, text)
+			objects[version] = must.Decode[map[string]any](t, text)
 		}
 		t.Run(title, func(t *testing.T) {
 			check := func(what string, convert func(map[string]any) (map[string]any, error), in, want map[string]any) {
 				t.Helper()
-				before := decode(t, encode(t, in))
+				before := must.Decode[map[string]any](t, must.Encode(t, in))
 				got, err := convert(in)
 				must.OK(t, err)
-				if d := cmp.Diff(want, decode(t, encode(t, got))); d != "" {
+				if d := cmp.Diff(want, must.Decode[map[string]any](t, must.Encode(t, got))); d != "" {
 					t.Errorf("%s: -want +got\n%s", what, d)
 				}
 				if d := cmp.Diff(before, in); d != "" {
@@ -50,22 +49,6 @@ func TestAutoscalerVersions(t *testing.T) {
 			}
 		})
 	}
-}
-
-func decode(t *testing.T, text string) map[string]any {
-	t.Helper()
-	var out map[string]any
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return out
-}
-
-func encode(t *testing.T, obj map[string]any) string {
-	t.Helper()
-	raw, err := json.Marshal(obj)
-	must.OK(t, err)
-	return string(raw)
 }
 
 // TestMoves: moves lead to the stored version's fields and back, whatever the object
@@ -92,13 +75,13 @@ func TestMoves(t *testing.T) {
 		res := &Resource{Version: "v2", Kind: "Thing", Plural: "things", StorageVersion: "v1", Moves: c.moves}
 		check := func(what string, convert func(map[string]any) (map[string]any, error), in, want string) {
 			t.Helper()
-			obj := decode(t, in)
+			obj := must.Decode[map[string]any](t, in)
 			got, err := convert(obj)
 			must.OK(t, err)
-			if d := cmp.Diff(decode(t, want), got); d != "" {
+			if d := cmp.Diff(must.Decode[map[string]any](t, want), got); d != "" {
 				t.Errorf("%s %s: -want +got\n%s", c.name, what, d)
 			}
-			if d := cmp.Diff(decode(t, in), obj); d != "" {
+			if d := cmp.Diff(must.Decode[map[string]any](t, in), obj); d != "" {
 				t.Errorf("%s %s changed what it was given:\n%s", c.name, what, d)
 			}
 		}
@@ -141,13 +124,13 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s or %s is not there", c.from, c.to)
 			continue
 		}
-		obj := decode(t, c.obj)
+		obj := must.Decode[map[string]any](t, c.obj)
 		got, err := Convert(obj, from, to)
 		must.OK(t, err)
-		if d := cmp.Diff(decode(t, c.want), decode(t, encode(t, got))); d != "" {
+		if d := cmp.Diff(must.Decode[map[string]any](t, c.want), must.Decode[map[string]any](t, must.Encode(t, got))); d != "" {
 			t.Errorf("%s to %s: -want +got\n%s", c.from, c.to, d)
 		}
-		if d := cmp.Diff(decode(t, c.obj), obj); d != "" {
+		if d := cmp.Diff(must.Decode[map[string]any](t, c.obj), obj); d != "" {
 			t.Errorf("%s to %s changed what it was given:\n%s", c.from, c.to, d)
 		}
 	}

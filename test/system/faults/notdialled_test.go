@@ -24,11 +24,7 @@ func TestLeaderIsNotDialled(t *testing.T) {
 	c.Stop(t, old)
 	link, err := cluster.NewLink(old.Peer)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := link.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Close(t, link) })
 	c.Forget(old)
 	followers := c.Nodes()
 	port, err := strconv.Atoi(old.API[strings.LastIndexByte(old.API, ':')+1:])
