@@ -40,9 +40,8 @@
 // added by a Language: directives and marks of its own. One with Record is that of
 // test/system/golden: the answers are recorded in a file, and stories do not say them.
 //
-// Other texts of tests are about something else: operations without HTTP
-// (apiserver/objects/objectstest), histories (test/judges/history), tables of facts.
-//
-// A file is read as a whole before anything is played: what is no story is told with
-// file and line then. Where a request goes is for the Send function of the caller.
+// Other texts of tests have another subject: operations without HTTP (apiserver/objects/objectstest),
+// command lines and what they print (test/system/commands), the histories of clients
+// (test/judges/history) and of a cluster's members (membership), and tables of one request and one
+// answer a row (test/system/reads, test/system/hostile).
 package story
