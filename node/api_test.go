@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/access/audit"
 	"github.com/quorate/quorate/apiserver/access/auth"
+	"github.com/quorate/quorate/internal/must"
 )
 
 func say(who string) http.Handler {
@@ -65,13 +66,9 @@ func TestBeside(t *testing.T) {
 func TestJoinsAreAudited(t *testing.T) {
 	dir := t.TempDir()
 	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n"), 0o600))
 	log, err := audit.Open(audit.Config{PolicyFile: policy, Path: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := audited(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusBadRequest)
@@ -81,13 +78,9 @@ func TestJoinsAreAudited(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/quorate/join", strings.NewReader(`{"secret":"s3cret"}`)))
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, log.Close())
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	if len(lines) != 2 || strings.Contains(string(b), "s3cret") {
 		t.Fatalf("%d lines: %s", len(lines), b)

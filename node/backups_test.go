@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestStalledBackup: a client that stops reading ends its backup, and makes room for
@@ -44,13 +46,9 @@ func TestStalledBackup(t *testing.T) {
 		}
 		get := func(path string) *http.Response {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			w, err := client.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return w
 		}
 		await := func() error {

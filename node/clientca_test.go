@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // signer is an authority of clients that is not the cluster's.
@@ -39,22 +41,16 @@ func newSigner(t *testing.T, name string) *signer {
 func (s *signer) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	parent, by := s.cert, s.key
 	if parent == nil {
 		parent, by = template, key
 	}
 	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return cert, key
 }
 
@@ -79,14 +75,10 @@ func whoami(t *testing.T, n *Node, c *http.Client) string {
 	t.Helper()
 	r, err := c.Post(n.URL()+"/apis/authentication.k8s.io/v1/selfsubjectreviews", "application/json",
 		strings.NewReader(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got struct {
 		Status struct {
 			UserInfo struct {
@@ -98,9 +90,7 @@ func whoami(t *testing.T, n *Node, c *http.Client) string {
 	if r.StatusCode != http.StatusCreated {
 		return r.Status
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &got))
 	return fmt.Sprint(got.Status.UserInfo.Username, " ", got.Status.UserInfo.Groups)
 }
 
@@ -115,9 +105,7 @@ func runs(t *testing.T, c Config) *Node {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := n.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Ready(ctx))
 	return n
 }
 
@@ -130,12 +118,8 @@ func TestClientCA(t *testing.T) {
 	c.ClientCA = filepath.Join(t.TempDir(), "ca.crt")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(c.ClientCA+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(c.ClientCA+".new", c.ClientCA); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(c.ClientCA+".new", []byte(text), 0o600))
+		must.OK(t, os.Rename(c.ClientCA+".new", c.ClientCA))
 	}
 	write("to be read over\n" + first.pem())
 	n := runs(t, c)
@@ -201,9 +185,7 @@ func TestClientCARefused(t *testing.T) {
 		}[name]
 		file := filepath.Join(dir, name)
 		if name != "missing" {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		}
 		c := defaults()
 		c.ClientCA = file

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // defaults is a configuration with nothing but defaults, a name and a directory.
@@ -88,9 +90,7 @@ func TestHostsAmongServices(t *testing.T) {
 	if err := c.Complete(); err == nil {
 		t.Error("a new node is not refused")
 	}
-	if err := os.WriteFile(filepath.Join(c.DataDir, "node.json"), []byte(`{"version":1,"nodeID":"0123456789abcdef0123456789abcdef","clusterID":"0123456789abcdef0123456789abcdef"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.DataDir, "node.json"), []byte(`{"version":1,"nodeID":"0123456789abcdef0123456789abcdef","clusterID":"0123456789abcdef0123456789abcdef"}`), 0o600))
 	if err := c.Complete(); err != nil || !strings.Contains(said.String(), "10.0.0.4 is within service-cluster-ip-range") {
 		t.Errorf("%v, log %q", err, said.String())
 	}
@@ -100,9 +100,7 @@ func TestHostsAmongServices(t *testing.T) {
 func TestCompleteFillsIn(t *testing.T) {
 	c := defaults()
 	c.DataDir = "here"
-	if err := c.Complete(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Complete())
 	if c.APIAdvertise != c.APIListen || c.PeerAdvertise != c.PeerListen || !filepath.IsAbs(c.DataDir) {
 		t.Errorf("advertise %s and %s, directory %s", c.APIAdvertise, c.PeerAdvertise, c.DataDir)
 	}
@@ -118,9 +116,7 @@ func TestListenersAreAddresses(t *testing.T) {
 		}
 		defer (*l).Close()
 	}
-	if err := c.Complete(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Complete())
 	if c.APIAdvertise != c.APIListener.Addr().String() || c.PeerAdvertise != c.PeerListener.Addr().String() {
 		t.Errorf("advertise %s and %s, listen at %s and %s", c.APIAdvertise, c.PeerAdvertise, c.APIListener.Addr(), c.PeerListener.Addr())
 	}

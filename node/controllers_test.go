@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestControllers: the node that leads runs the controllers that its settings ask for, and its
@@ -23,14 +24,10 @@ func TestControllers(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	if err := n.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Ready(t.Context()))
 	running := func() []string {
 		families, err := n.metrics.Registry().Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		names := map[string]bool{}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {

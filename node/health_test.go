@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/observe/health"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -49,9 +50,7 @@ func TestRolesAtTheStart(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}()
-		if err := n.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Ready(t.Context()))
 		return n, objects.NewClient(n.api.Objects())
 	}
 	bindings := rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
@@ -64,9 +63,7 @@ func TestRolesAtTheStart(t *testing.T) {
 		} else if err := client.Delete(t.Context(), bindings, "", name, b.UID); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Close())
 		c.APIListener, c.PeerListener = nil, nil
 		c.APIListen, c.PeerListen = strings.TrimPrefix(n.URL(), "https://"), n.cfg.PeerListen
 	}
@@ -81,21 +78,15 @@ func TestReadyNodeHasAName(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	}()
-	if err := n.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Ready(t.Context()))
 	kv, id := membershipKV{n.store}, string(n.identity.ID())
 	for range 20 {
 		if _, known := kv.Get(membership.TableMembers, id); !known {
 			t.Fatal("the node is ready without a record")
 		}
-		if err := kv.Delete(t.Context(), membership.TableMembers, id); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, kv.Delete(t.Context(), membership.TableMembers, id))
 		err := n.checks.isMember(t.Context())
-		if rerr := n.Ready(t.Context()); rerr != nil {
-			t.Fatal(rerr)
-		}
+		must.OK(t, n.Ready(t.Context()))
 		if err != nil && strings.Contains(err.Error(), "does not know this node's name yet") {
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestServingNames: Pods call the API by the Service kubernetes, at its address or by its names; the
@@ -21,9 +23,7 @@ func TestServingNames(t *testing.T) {
 		c.DataDir, c.ServiceClusterIPRange = dir, x.blocks
 		n := open(t, c)
 		cert, err := n.pki.ServingCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		names := "localhost kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local 127.0.0.1 " + x.addresses
 		for name := range strings.FieldsSeq(names) {
 			if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: n.pki.APIRoots(), DNSName: name}); err != nil {
@@ -33,9 +33,7 @@ func TestServingNames(t *testing.T) {
 		if err := cert.Leaf.VerifyHostname(x.without); err == nil {
 			t.Errorf("%s: the certificate is for %s", x.blocks, x.without)
 		}
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Close())
 	}
 }
 
@@ -44,9 +42,7 @@ func TestServingNames(t *testing.T) {
 func TestComponentKubeconfigs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for at, refused := range map[string]bool{dir: false, filepath.Join(dir, "new", "newer"): false, file: true, filepath.Join(file, "new", "newer"): true} {
 		c := defaults()
 		c.ComponentKubeconfigs = at

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 )
@@ -26,9 +27,7 @@ func TestSecrets(t *testing.T) {
 		s := bareSource(t)
 		s.cfg.BootstrapExpect = 1
 		first, err := s.load(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		again, err := s.load(t.Context())
 		if err != nil || len(again) != len(first) {
 			t.Errorf("the second start: %d secrets, %v", len(again), err)
@@ -54,9 +53,7 @@ func TestSecrets(t *testing.T) {
 		if _, _, err := pki.LoadOrCreateSecrets(file); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(file, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(file, 0o644))
 		if _, err := s.load(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("got %v", err)
 		}
@@ -103,18 +100,14 @@ func TestGuessableSecret(t *testing.T) {
 			var lines bytes.Buffer
 			s.log = slog.New(slog.NewTextHandler(&lines, nil))
 			for name, text := range row.files {
-				if err := os.WriteFile(filepath.Join(s.cfg.DataDir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(filepath.Join(s.cfg.DataDir, name), []byte(text), 0o600))
 			}
 			var err error
 			if s.identity, err = membership.LoadIdentity(s.cfg.DataDir, "n1"); err != nil {
 				t.Fatal(err)
 			}
 			secrets, err := pki.ParseSecrets(strings.Join(row.secrets, "\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if err := s.check(secrets); errors.Is(err, pki.ErrSecret) != row.refused || (err != nil) != row.refused {
 				t.Errorf("%v, want refused: %v", err, row.refused)
 			} else if row.refused && !strings.Contains(err.Error(), "openssl rand -hex 32") {
@@ -133,9 +126,7 @@ func TestSecondStartAfterJoin(t *testing.T) {
 	s := bareSource(t)
 	s.cfg.JoinToken, s.cfg.Join = "used up", []string{"a:6443"}
 	peers := []string{"a:7443", "b:7443"}
-	if err := s.keepPeers(peers); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.keepPeers(peers))
 	if _, _, err := pki.LoadOrCreateSecrets(filepath.Join(s.cfg.DataDir, "token")); err != nil {
 		t.Fatal(err)
 	}

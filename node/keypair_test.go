@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -21,23 +22,17 @@ func TestKeyPair(t *testing.T) {
 	for i := range certs {
 		n := open(t, alone(t))
 		certs[i], keys[i] = n.pki.Admin()
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Close())
 	}
 	put := func(file string, text []byte) {
 		t.Helper()
-		if err := pki.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, pki.WriteFile(file, text, 0o600))
 	}
 	put(certFile, certs[0])
 	put(keyFile, keys[0])
 	var logged bytes.Buffer
 	p, err := openKeyPair("x-cert", "x-key", certFile, keyFile, slog.New(slog.NewTextHandler(&logged, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	first := p.get(nil)
 	same := func(what string) {
 		t.Helper()
@@ -52,9 +47,7 @@ func TestKeyPair(t *testing.T) {
 	if n := strings.Count(logged.String(), "x-cert and x-key cannot be used"); n != 1 {
 		t.Errorf("%d lines about a pair that does not fit: %s", n, logged.String())
 	}
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(keyFile))
 	same("the key is gone")
 	put(keyFile, keys[1])
 	if p.look(); p.get(nil) == first || bytes.Equal(p.get(nil).Leaf.Raw, first.Leaf.Raw) {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestKubeletCertificateIsRefused: what a node shows to kubelets is nobody's in the API. A kubelet that says
@@ -22,18 +24,14 @@ func TestKubeletCertificateIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := n.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Ready(t.Context()))
 	for name, x := range map[string]struct {
 		cert *tls.Certificate
 		code int
 	}{"kubelets": {n.pki.KubeletCertificate(), http.StatusUnauthorized}, "administrator": {n.pki.AdminCertificate(), http.StatusOK}} {
 		by := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: n.pki.APIRoots(), Certificates: []tls.Certificate{*x.cert}}}
 		res, err := (&http.Client{Transport: by}).Get(n.URL() + "/api/v1/nodes")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != x.code {
 			t.Errorf("%s: %d %s %v, want %d", name, res.StatusCode, text, err, x.code)

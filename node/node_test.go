@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // alone are the settings of a cluster of one, on ports that the kernel has chosen.
@@ -29,9 +31,7 @@ func alone(t *testing.T) Config {
 func open(t *testing.T, c Config) *Node {
 	t.Helper()
 	n, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -73,9 +73,7 @@ func TestCloseEndsRun(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	if err := n.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Ready(t.Context()))
 	if err := n.Run(t.Context()); err == nil || errors.Is(err, ErrClosed) {
 		t.Errorf("a second Run: %v", err)
 	}

@@ -6,15 +6,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestSettingFiles: a setting that leads to a pipe which nobody writes, or to a device without an end, is refused by the
 // name of its flag and the path; nothing waits for the one and reads all of the other.
 func TestSettingFiles(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	for name, set := range map[string]func(c *Config, file string){
 		"admission-control-config-file":    func(c *Config, file string) { c.AdmissionConfig = file },
 		"egress-selector-config-file":      func(c *Config, file string) { c.EgressSelectorConfig = file },

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -32,9 +33,7 @@ func systemd(t *testing.T) *net.UnixConn {
 	t.Helper()
 	addr := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	c, err := net.ListenUnixgram("unixgram", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { c.Close() })
 	t.Setenv("NOTIFY_SOCKET", addr.Name)
 	return c
@@ -42,9 +41,7 @@ func systemd(t *testing.T) *net.UnixConn {
 
 func told(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	b := make([]byte, 4096)
 	n, err := c.Read(b)
 	if err != nil {

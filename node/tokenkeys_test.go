@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/access/auth/token"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -34,9 +35,7 @@ func (w *keyWorld) State() *mvcc.State { return w.state }
 func newKeyWorld(t testing.TB) *keyWorld {
 	w := &keyWorld{t: t, state: mvcc.New()}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.keys = &tokenKeys{store: w, own: own, log: slog.New(slog.DiscardHandler)}
 	if w.a, err = token.New(token.Config{Issuer: "https://issuer", Keys: w.keys.Keys, Store: w}); err != nil {
 		t.Fatal(err)
@@ -47,9 +46,7 @@ func newKeyWorld(t testing.TB) *keyWorld {
 func (w *keyWorld) apply(kind proto.Kind, m proto.Message) {
 	w.t.Helper()
 	frame, err := proto.Encode(kind, m)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	w.index++
 	if _, err := w.state.Apply(w.index, 1, frame); err != nil {
 		w.t.Fatal(err)
@@ -71,9 +68,7 @@ func (w *keyWorld) name(cluster string) {
 func (w *keyWorld) publish(node, cluster string) {
 	w.t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&w.keys.own.PublicKey)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	w.put(membership.TableTokenKeys, node, fmt.Sprintf(`{"clusterID":%q,"publicKey":%q}`, cluster, base64.StdEncoding.EncodeToString(der)))
 }
 
@@ -84,17 +79,11 @@ func (w *keyWorld) signs() string {
 	if errors.Is(err, token.ErrNoKey) {
 		return "none"
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	only, err := token.NewKeys(nil, token.Key{Public: &w.keys.own.PublicKey})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	verifier, err := token.New(token.Config{Issuer: "https://issuer", Keys: func() *token.Keys { return only }, Store: w})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	// It is bound to an account that is not here; a signature that does not hold is told first.
 	if _, _, err := verifier.AuthenticateToken(w.t.Context(), s); err != nil && err.Error() == `serviceaccounts "" not found` {
 		return "own"
@@ -133,9 +122,7 @@ func TestTokenKeysFollow(t *testing.T) {
 	w.publish("n2", "d")
 	expect("published", "own")
 	until, err := json.Marshal(time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.put(membership.TableRemoved, "n2", fmt.Sprintf(`{"at":"2026-01-01T00:00:00Z","tokensUntil":%s}`, until))
 	expect("removed, with its tokens kept", "none")
 }

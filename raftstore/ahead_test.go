@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // slowLog makes each write of the log's entries take so much longer.
@@ -34,11 +36,11 @@ func TestWritesGoAhead(t *testing.T) {
 	for i := range 8 {
 		// Everything before has been acknowledged by both.
 		for _, m := range c.nodes {
-			noError(t, m.WaitApplied(c.ctx(), leader.Applied()))
+			must.OK(t, m.WaitApplied(c.ctx(), leader.Applied()))
 		}
 		began := time.Now()
 		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
-		noError(t, err)
+		must.OK(t, err)
 		fastest = min(fastest, time.Since(began))
 	}
 	t.Logf("a write took %s where a disk takes %s; %d messages went ahead", fastest, disk, leader.transport.WentAhead())
@@ -58,10 +60,10 @@ func TestNothingGoesAheadToOthers(t *testing.T) {
 	removed := c.other(leader)
 	for i := range 4 {
 		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
-		noError(t, err)
+		must.OK(t, err)
 	}
 	index, _ := leader.Members()
-	noError(t, leader.RemoveServer(c.ctx(), removed.id, index))
+	must.OK(t, leader.RemoveServer(c.ctx(), removed.id, index))
 	at := leader.node.Raft().LastIndex()
 	acked := func() uint64 { return leader.transport.Progress(raft.ServerID(removed.id)).Acked }
 	c.eventually("the removed node knows that it is", func() error {
@@ -73,7 +75,7 @@ func TestNothingGoesAheadToOthers(t *testing.T) {
 	before := leader.transport.WentAhead()
 	for i := range 4 {
 		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("later", i), "v"))
-		noError(t, err)
+		must.OK(t, err)
 	}
 	c.eventually("something goes ahead to the other one", func() error {
 		if leader.transport.WentAhead() == before {

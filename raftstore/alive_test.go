@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/peer"
 )
@@ -43,9 +44,9 @@ func TestAliveBehindAnEmptyEntry(t *testing.T) {
 	})
 	leader := c.leader()
 	_, err := leader.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
+	must.OK(t, err)
 	for _, m := range c.nodes {
-		noError(t, m.WaitApplied(c.ctx(), leader.Applied()))
+		must.OK(t, m.WaitApplied(c.ctx(), leader.Applied()))
 	}
 	on.Store(true)
 	c.close(leader)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 
 	"github.com/quorate/quorate/raftstore/replication"
@@ -324,9 +325,7 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 	var batch []*proposal
 	for i := range 8 {
 		frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		batch = append(batch, &proposal{frame: proto.InTerm(frame, proto.Term(m.node.Raft().CurrentTerm())), since: time.Now(), done: make(chan struct{})})
 	}
 	hang.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -47,17 +48,17 @@ func TestBeginAtState(t *testing.T) {
 			dir := t.TempDir()
 			fatal := func(err error) { t.Error(err) }
 			db, err := disk.Open(dir, disk.Options{Fatal: fatal})
-			noError(t, err)
+			must.OK(t, err)
 			defer db.Close()
 			snapshots, err := disk.NewSnapshotStore(db, dir)
-			noError(t, err)
+			must.OK(t, err)
 			if tt.snapshot > 0 {
 				sink, err := snapshots.Create(1, tt.snapshot, 2, membersAt(1), 1, nil)
-				noError(t, err)
-				noError(t, sink.Close())
+				must.OK(t, err)
+				must.OK(t, sink.Close())
 			}
 			log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-			noError(t, err)
+			must.OK(t, err)
 			var entries []*raft.Log
 			for i := uint64(1); i <= 120; i++ {
 				l := &raft.Log{Index: i, Term: 2}
@@ -69,14 +70,14 @@ func TestBeginAtState(t *testing.T) {
 				}
 				entries = append(entries, l)
 			}
-			noError(t, log.StoreLogs(entries))
-			noError(t, log.Close())
+			must.OK(t, log.StoreLogs(entries))
+			must.OK(t, log.Close())
 			log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-			noError(t, err)
+			must.OK(t, err)
 			defer log.Close()
 
 			s := &Store{log: log, snapshots: snapshots}
-			noError(t, s.beginAtState(mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)}))
+			must.OK(t, s.beginAtState(mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)}))
 			if got := snapshots.Index(); got != tt.begins {
 				t.Errorf("Raft begins at %d, want %d", got, tt.begins)
 			}
@@ -100,35 +101,35 @@ func TestBeginAtStateBelowWhatWasReceived(t *testing.T) {
 	source := newTestFSM(t)
 	for i := range uint64(50) {
 		frame, err := proto.Encode(proto.KindWrite, write("k", fmt.Sprint(i)))
-		noError(t, err)
+		must.OK(t, err)
 		source.Apply(&raft.Log{Index: i + 1, Term: 2, Type: raft.LogCommand, Data: frame})
 	}
-	noError(t, source.sync())
+	must.OK(t, source.sync())
 
 	dir := t.TempDir()
 	fatal := func(err error) { t.Error(err) }
 	db, err := disk.Open(dir, disk.Options{Fatal: fatal})
-	noError(t, err)
+	must.OK(t, err)
 	defer db.Close()
 	snapshots, err := disk.NewSnapshotStore(db, dir)
-	noError(t, err)
+	must.OK(t, err)
 	sink, err := snapshots.Create(1, 40, 2, membersAt(1), 1, nil)
-	noError(t, err)
+	must.OK(t, err)
 	_, err = source.db.WriteBackup(sink, nil)
-	noError(t, err)
-	noError(t, sink.Close())
+	must.OK(t, err)
+	must.OK(t, sink.Close())
 	log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-	noError(t, err)
+	must.OK(t, err)
 	defer log.Close()
 	var entries []*raft.Log
 	for i := range uint64(60) {
 		entries = append(entries, &raft.Log{Index: i + 1, Term: 2})
 	}
-	noError(t, log.StoreLogs(entries))
+	must.OK(t, log.StoreLogs(entries))
 
 	s := &Store{log: log, snapshots: snapshots}
 	for applied, want := range map[proto.Revision]uint64{39: 40, 40: 40, 45: 40, 49: 40} {
-		noError(t, s.beginAtState(mvcc.Mark{Applied: applied, Term: 2}))
+		must.OK(t, s.beginAtState(mvcc.Mark{Applied: applied, Term: 2}))
 		if got := snapshots.Index(); got != want {
 			t.Fatalf("at %d Raft begins at %d, want %d", applied, got, want)
 		}
@@ -136,7 +137,7 @@ func TestBeginAtStateBelowWhatWasReceived(t *testing.T) {
 			t.Fatalf("at %d it is restored: %v, %v", applied, need, err)
 		}
 	}
-	noError(t, s.beginAtState(mvcc.Mark{Applied: 55, Term: 2}))
+	must.OK(t, s.beginAtState(mvcc.Mark{Applied: 55, Term: 2}))
 	if got := snapshots.Index(); got != 55 {
 		t.Errorf("at 55 Raft begins at %d", got)
 	}
@@ -148,34 +149,34 @@ func TestSnapshotInMemoryCutsNoLog(t *testing.T) {
 	a := c.leader()
 	for i := range 20 {
 		_, err := a.Propose(c.ctx(), write("k", fmt.Sprint(i)))
-		noError(t, err)
+		must.OK(t, err)
 	}
 	applied := uint64(a.Applied())
 	c.close(a)
 	db, err := disk.Open(a.dir, disk.Options{})
-	noError(t, err)
+	must.OK(t, err)
 	state, err := db.Load()
-	noError(t, err)
+	must.OK(t, err)
 	var fatal error
 	s := &Store{fsm: &fsm{}}
 	s.log, err = disk.OpenLog(a.dir, disk.LogOptions{
 		Fatal: func(err error) { fatal = err }, Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten,
 	})
-	noError(t, err)
+	must.OK(t, err)
 	s.snapshots, err = disk.NewSnapshotStore(db, a.dir)
-	noError(t, err)
-	noError(t, s.beginAtState(state.Mark()))
+	must.OK(t, err)
+	must.OK(t, s.beginAtState(state.Mark()))
 	s.fsm.follow(s.log, s.snapshots, state.Mark())
 	last, err := s.log.LastIndex()
-	noError(t, err)
+	must.OK(t, err)
 	if s.snapshots.Index() != applied || applied != last {
 		t.Fatalf("setup: Raft begins at %d, applied %d, the log ends at %d", s.snapshots.Index(), applied, last)
 	}
 	if err := s.log.DeleteRange(1, last); !errors.Is(err, disk.ErrAppliedCut) || !errors.Is(fatal, disk.ErrAppliedCut) {
 		t.Errorf("the log was cut: %v, fatal: %v", err, fatal)
 	}
-	noError(t, s.log.Close())
-	noError(t, db.Close())
+	must.OK(t, s.log.Close())
+	must.OK(t, db.Close())
 	c.open(a)
 }
 
@@ -199,7 +200,7 @@ func TestStartDoesNotReplay(t *testing.T) {
 		}
 	}
 	first, _ := a.Members()
-	noError(t, a.AddNonvoter(c.ctx(), "x", "127.0.0.1:1", first))
+	must.OK(t, a.AddNonvoter(c.ctx(), "x", "127.0.0.1:1", first))
 	members, _ := a.Members()
 	writes(threshold / 2)
 
@@ -244,11 +245,11 @@ func TestStartDoesNotReplay(t *testing.T) {
 		t.Fatalf("the configuration is at %d, want %d", at, members)
 	}
 	b := c.add("b")
-	noError(t, a.AddNonvoter(c.ctx(), b.id, b.addr, at))
+	must.OK(t, a.AddNonvoter(c.ctx(), b.id, b.addr, at))
 	writes(1)
 	ctx, cancel := context.WithTimeout(c.ctx(), 10*time.Second)
 	defer cancel()
-	noError(t, b.WaitApplied(ctx, a.Applied()))
+	must.OK(t, b.WaitApplied(ctx, a.Applied()))
 }
 
 // TestSnapshotBelowWhereRaftBegan: a leader that does not know how far a node is sends it a snapshot from
@@ -260,15 +261,15 @@ func TestSnapshotBelowWhereRaftBegan(t *testing.T) {
 	propose := func() proto.Revision {
 		t.Helper()
 		r, err := leader.Propose(c.ctx(), write("k", "v"))
-		noError(t, err)
-		noError(t, m.WaitApplied(c.ctx(), r.Revision))
+		must.OK(t, err)
+		must.OK(t, m.WaitApplied(c.ctx(), r.Revision))
 		return r.Revision
 	}
 	propose()
 	future := leader.node.Raft().Snapshot()
-	noError(t, future.Error())
+	must.OK(t, future.Error())
 	meta, data, err := future.Open()
-	noError(t, err)
+	must.OK(t, err)
 	defer data.Close()
 	applied := propose()
 	c.close(m)
@@ -277,7 +278,7 @@ func TestSnapshotBelowWhereRaftBegan(t *testing.T) {
 		t.Fatalf("setup: Raft began at %d, the leader's snapshot is at %d", at, meta.Index)
 	}
 	var resp raft.InstallSnapshotResponse
-	noError(t, leader.transport.InstallSnapshot(raft.ServerID(m.id), raft.ServerAddress(m.addr), &raft.InstallSnapshotRequest{
+	must.OK(t, leader.transport.InstallSnapshot(raft.ServerID(m.id), raft.ServerAddress(m.addr), &raft.InstallSnapshotRequest{
 		RPCHeader: leader.transport.Header(), Term: leader.node.Raft().CurrentTerm(), SnapshotVersion: meta.Version,
 		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -20,7 +21,7 @@ func TestBootstrapIsInterrupted(t *testing.T) {
 	var dir string
 	take := func() {
 		image := filepath.Join(t.TempDir(), "image")
-		noError(t, os.CopyFS(image, os.DirFS(dir)))
+		must.OK(t, os.CopyFS(image, os.DirFS(dir)))
 		images = append(images, image)
 	}
 	c := &cluster{t: t, ca: newTestCA(t), nodes: map[proto.NodeID]*testNode{}, config: func(cfg *Config) {
@@ -37,7 +38,7 @@ func TestBootstrapIsInterrupted(t *testing.T) {
 	self := []Server{{ID: m.id, Address: m.addr, Voter: true}}
 	take()
 	taking.Store(true)
-	noError(t, m.Bootstrap(self, "test"))
+	must.OK(t, m.Bootstrap(self, "test"))
 	taking.Store(false)
 	c.close(m)
 	if len(images) < 3 {
@@ -49,7 +50,7 @@ func TestBootstrapIsInterrupted(t *testing.T) {
 			m.dir = image
 			c.open(m)
 			defer c.close(m)
-			noError(t, m.Bootstrap(self, "test"))
+			must.OK(t, m.Bootstrap(self, "test"))
 			c.leader()
 		})
 	}

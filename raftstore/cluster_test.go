@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 )
@@ -67,9 +68,7 @@ func newCluster(t testing.TB, n int, config func(*Config)) *cluster {
 		servers = append(servers, Server{ID: m.id, Address: m.addr, Voter: true})
 	}
 	for _, m := range c.nodes {
-		if err := m.Bootstrap(servers, "test"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.Bootstrap(servers, "test"))
 	}
 	c.leader()
 	return c
@@ -112,9 +111,7 @@ func (c *cluster) open(m *testNode) {
 			return ""
 		},
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	m.rpc = peer.NewTransport(m.host)
 	cfg := Config{
 		Dir: m.dir, Node: m.id, Name: string(m.id), Transport: m.rpc, Peers: m.host, Logger: logger,
@@ -137,9 +134,7 @@ func (c *cluster) open(m *testNode) {
 		c.config(&cfg)
 	}
 	s, err := Open(cfg)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	s.Register(m.host.GRPC(), peer.CallerOf, nil)
 	m.store.Store(s)
 	m.host.Serve()
@@ -292,21 +287,15 @@ func (ca *testCA) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.Cer
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
+	must.OK(ca.t, err)
 	parent, signer := ca.cert, ca.key
 	if parent == nil {
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
+	must.OK(ca.t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		ca.t.Fatal(err)
-	}
+	must.OK(ca.t, err)
 	return key, cert
 }
 

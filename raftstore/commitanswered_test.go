@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 
 	"github.com/quorate/quorate/raftstore/exchange"
@@ -32,9 +33,7 @@ func TestCommitInTheAnswer(t *testing.T) {
 	const writes = 30
 	for i := range writes {
 		r, err := follower.Propose(c.ctx(), write(fmt.Sprint("k", i), "1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if follower.Applied() < proto.Revision(r.Index) {
 			t.Fatalf("write %d is answered and not applied", i)
 		}
@@ -51,12 +50,8 @@ func TestCommitAnswered(t *testing.T) {
 	leader := c.leader()
 	follower := c.other(leader)
 	r, err := leader.Propose(c.ctx(), write("k", "0")) // behind the first entries of a leader
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := follower.WaitApplied(c.ctx(), r.Revision); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, follower.WaitApplied(c.ctx(), r.Revision))
 	before := follower.node.Raft().LastIndex()
 	for _, m := range c.nodes {
 		if m != leader && m != follower {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -231,7 +232,7 @@ func TestWindowOutlivesTheProcess(t *testing.T) {
 		{AgeMs: uint64(61 * time.Minute / time.Millisecond), Applied: uint64(old)},
 		{AgeMs: uint64(time.Minute / time.Millisecond), Applied: uint64(old) + 5},
 	}}
-	noError(t, s.notes.try(marksFile, marks))
+	must.OK(t, s.notes.try(marksFile, marks))
 	c.open(m)
 	m = c.leader()
 	c.eventually("the floor is where it was an hour ago", func() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -21,21 +22,21 @@ import (
 func saveDirectory(t *testing.T, m *testNode) string {
 	t.Helper()
 	saved := filepath.Join(t.TempDir(), "saved")
-	noError(t, os.CopyFS(saved, os.DirFS(m.dir)))
+	must.OK(t, os.CopyFS(saved, os.DirFS(m.dir)))
 	return saved
 }
 
 func (c *cluster) putBack(m *testNode, saved string) {
 	c.t.Helper()
-	noError(c.t, os.RemoveAll(m.dir))
-	noError(c.t, os.CopyFS(m.dir, os.DirFS(saved)))
+	must.OK(c.t, os.RemoveAll(m.dir))
+	must.OK(c.t, os.CopyFS(m.dir, os.DirFS(saved)))
 }
 
 func (c *cluster) writes(m *testNode, n int) {
 	c.t.Helper()
 	for i := range n {
 		_, err := m.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
-		noError(c.t, err)
+		must.OK(c.t, err)
 	}
 }
 
@@ -43,7 +44,7 @@ func (c *cluster) level(nodes ...*testNode) {
 	c.t.Helper()
 	at := c.leader().Applied()
 	for _, m := range nodes {
-		noError(c.t, m.WaitApplied(c.ctx(), at))
+		must.OK(c.t, m.WaitApplied(c.ctx(), at))
 	}
 }
 
@@ -437,7 +438,7 @@ func FuzzNotes(f *testing.F) {
 	b, err := encodeNote(&proto.AcknowledgedFile{
 		Format: noteFormat, ClusterId: "c", Known: []*proto.Acknowledgement{{NodeId: "n", Start: 1, Term: 2, Index: 3}}, Lost: []*proto.LostEntries{{NodeId: "m"}},
 	})
-	noError(f, err)
+	must.OK(f, err)
 	f.Add(b)
 	f.Add(b[:9])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -446,7 +447,7 @@ func FuzzNotes(f *testing.F) {
 			return
 		}
 		again, err := encodeNote(&n)
-		noError(t, err)
+		must.OK(t, err)
 		if err := decodeNote(again, &n); err != nil {
 			t.Error(err)
 		}
@@ -476,9 +477,7 @@ func TestAcknowledgedIsNotWritten(t *testing.T) {
 	c := comparison{node: s.node, notes: s.notes}
 	for i := range uint64(200) {
 		if i == 100 {
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(dir, 0o700))
 		}
 		c.known.note("n2", promise{start: 1, term: i + 1})
 		c.writeAcknowledged()

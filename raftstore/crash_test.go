@@ -20,6 +20,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -93,7 +94,7 @@ type crashes struct {
 func (c crashes) run(t *testing.T, seed uint64, steps int) {
 	c.t, c.dir, c.rng, c.refused = t, filepath.Join(t.TempDir(), "n"), rand.New(rand.NewPCG(seed, 2)), map[string]int{}
 	root := filepath.Join(t.TempDir(), "n")
-	noError(t, os.Mkdir(root, 0o700))
+	must.OK(t, os.Mkdir(root, 0o700))
 	d, k := newModelDisk(), known{log: map[uint64]uint64{}, going: map[uint64]uint64{}, states: &historyStates{newest: mvcc.New()}}
 	operations := c.record(root, d, fmt.Sprintf("%s=%d", crashWorkSeed, seed), fmt.Sprintf("%s=%d", crashWorkSteps, steps))
 	var renames, writes []int // behind which a power loss may take something away
@@ -134,7 +135,7 @@ func (c crashes) run(t *testing.T, seed uint64, steps int) {
 func (c *crashes) record(root string, d *modelDisk, env ...string) []operation {
 	c.t.Helper()
 	exe, err := os.Executable()
-	noError(c.t, err)
+	must.OK(c.t, err)
 	trace := filepath.Join(c.t.TempDir(), "trace")
 	cmd := exec.CommandContext(c.t.Context(), c.strace, "-f", "--seccomp-bpf", "-qq", "-xx", "-s", "16777216", "-e", "signal=none", "-e", traced, "-o", trace, exe)
 	cmd.Env = append(append(os.Environ(), crashWorkDir+"="+root), env...)
@@ -144,10 +145,10 @@ func (c *crashes) record(root string, d *modelDisk, env ...string) []operation {
 		c.t.Fatalf("%v\n%s", err, complaints.String())
 	}
 	f, err := os.Open(trace)
-	noError(c.t, err)
+	must.OK(c.t, err)
 	defer f.Close()
 	operations, err := readTrace(f, root, d)
-	noError(c.t, err)
+	must.OK(c.t, err)
 	return operations
 }
 
@@ -159,7 +160,7 @@ func (c *crashes) after(d *modelDisk, k *known, operations []operation, points i
 		if o.kind == opSaid {
 			for line := range bytes.Lines(o.data) {
 				var s report
-				noError(c.t, json.Unmarshal(line, &s))
+				must.OK(c.t, json.Unmarshal(line, &s))
 				k.learn(s)
 			}
 			clear(c.seen)
@@ -180,9 +181,9 @@ func (c *crashes) restart(d *modelDisk, k *known, o operation) {
 	defer func() { c.seen = seen }()
 	d = d.clone()
 	root := filepath.Join(c.t.TempDir(), "n")
-	noError(c.t, d.after(killed, c.rng).put(root))
+	must.OK(c.t, d.after(killed, c.rng).put(root))
 	text, err := json.Marshal(before{k.history, k.commit})
-	noError(c.t, err)
+	must.OK(c.t, err)
 	operations := c.record(root, d, fmt.Sprintf("%s=%d", crashWorkSeed, c.rng.Uint64()), crashWorkSteps+"=4", fmt.Sprintf("%s=%s", crashWorkBefore, text))
 	c.after(d, k.clone(), operations, len(operations), fmt.Sprintf("a kill behind %s, a start, ", o), func(int) {})
 }
@@ -194,7 +195,7 @@ func (c *crashes) crash(image directoryImage, k *known, how crash, where string)
 	}
 	c.seen[sum] = true
 	c.count++
-	noError(c.t, image.put(c.dir))
+	must.OK(c.t, image.put(c.dir))
 	refused, wrong := k.check(c.dir)
 	if refused != nil {
 		name := nameOfRefusal(refused, how)
@@ -204,7 +205,7 @@ func (c *crashes) crash(image directoryImage, k *known, how crash, where string)
 	}
 	if wrong != nil {
 		kept := filepath.Join(c.t.ArtifactDir(), fmt.Sprint("crash", c.count))
-		noError(c.t, image.put(kept))
+		must.OK(c.t, image.put(kept))
 		c.t.Errorf("%s: %v\nWith -artifacts the directory is kept: %s", where, wrong, kept)
 	}
 }

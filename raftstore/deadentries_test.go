@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -50,29 +51,29 @@ func TestDropDead(t *testing.T) {
 				dir := t.TempDir()
 				fatal := func(err error) { t.Error(err) }
 				db, err := disk.Open(dir, disk.Options{Fatal: fatal})
-				noError(t, err)
+				must.OK(t, err)
 				_, err = db.Load()
-				noError(t, err)
+				must.OK(t, err)
 				snapshots, err := disk.NewSnapshotStore(db, dir)
-				noError(t, err)
+				must.OK(t, err)
 				sink, err := snapshots.Create(1, at, term, raft.Configuration{}, 1, nil)
-				noError(t, err)
-				noError(t, sink.Close())
+				must.OK(t, err)
+				must.OK(t, sink.Close())
 				log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-				noError(t, err)
+				must.OK(t, err)
 				for run := range strings.FieldsSeq(tt.log) {
 					var from, to, term uint64
 					_, err := fmt.Sscanf(run, "%d-%d/%d", &from, &to, &term)
-					noError(t, err)
+					must.OK(t, err)
 					for i := from; i <= to; i++ {
-						noError(t, log.StoreLog(&raft.Log{Index: i, Term: term}))
+						must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: term}))
 					}
 				}
 				want, wantErr := tt.installed, tt.errInstalled
 				if start {
-					noError(t, log.Close())
+					must.OK(t, log.Close())
 					log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-					noError(t, err)
+					must.OK(t, err)
 					want, wantErr = tt.start, tt.errStart
 					s := &Store{log: log, cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 					err = s.dropDeadAtStart(snapshots, mvcc.Mark{Applied: 90, Term: 2})
@@ -85,8 +86,8 @@ func TestDropDead(t *testing.T) {
 				if got := runs(t, log); got != want {
 					t.Errorf("start %v: %s is left, want %s", start, got, want)
 				}
-				noError(t, log.Close())
-				noError(t, db.Close())
+				must.OK(t, log.Close())
+				must.OK(t, db.Close())
 			}
 		})
 	}
@@ -96,10 +97,10 @@ func TestDropDead(t *testing.T) {
 // that proves it.
 func TestWronglyApplied(t *testing.T) {
 	log, err := disk.OpenLog(t.TempDir(), disk.LogOptions{})
-	noError(t, err)
+	must.OK(t, err)
 	defer log.Close()
 	for i := uint64(1); i <= 120; i++ {
-		noError(t, log.StoreLog(&raft.Log{Index: i, Term: 2}))
+		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 2}))
 	}
 	for _, tt := range []struct {
 		applied, term uint64
@@ -122,7 +123,7 @@ func TestWronglyApplied(t *testing.T) {
 func runs(t *testing.T, log *disk.Log) string {
 	t.Helper()
 	first, last, err := bounds(log)
-	noError(t, err)
+	must.OK(t, err)
 	var out []string
 	var from, to, term uint64
 	end := func() {
@@ -185,7 +186,7 @@ func TestDeadEntriesAreDropped(t *testing.T) {
 			c.lead(a)
 			for i := range 4 {
 				_, err := a.Propose(c.ctx(), write("k", fmt.Sprint("kept", i)))
-				noError(t, err)
+				must.OK(t, err)
 			}
 			end := c.cutOffWithDeadEntries(f, a, tt.dead)
 			c.lead(l)
@@ -216,13 +217,13 @@ func TestDeadEntriesAreDropped(t *testing.T) {
 
 			c.lead(a)
 			n := c.add("n")
-			noError(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
+			must.OK(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
 			c.eventually("n catches up", func() error { return n.WaitApplied(c.ctx(), a.Applied()) })
 			c.lead(b)
 			r, err := b.Propose(c.ctx(), write("k", "last"))
-			noError(t, err)
+			must.OK(t, err)
 			for _, m := range c.nodes {
-				noError(t, m.WaitApplied(c.ctx(), r.Revision))
+				must.OK(t, m.WaitApplied(c.ctx(), r.Revision))
 			}
 			c.sameHash()
 			ledger.compare(t)
@@ -245,16 +246,16 @@ func TestDeadEntriesBehindASnapshot(t *testing.T) {
 	a, l := c.nodes["a"], c.nodes["c"]
 	c.lead(a)
 	n := c.add("n")
-	noError(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
+	must.OK(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
 	c.eventually("n follows", func() error { return n.WaitApplied(c.ctx(), a.Applied()) })
 	c.close(n)
 	for i := range 40 {
 		_, err := a.Propose(c.ctx(), write("k", fmt.Sprint("without n ", i)))
-		noError(t, err)
+		must.OK(t, err)
 	}
 	for _, id := range []proto.NodeID{"a", "b", "c"} {
 		m := c.nodes[id]
-		noError(t, m.WaitApplied(c.ctx(), a.Applied()))
+		must.OK(t, m.WaitApplied(c.ctx(), a.Applied()))
 		c.eventually("a snapshot at the end of the log", func() error { return m.node.Raft().Snapshot().Error() })
 	}
 	c.open(n)
@@ -275,7 +276,7 @@ func TestDeadEntriesBehindASnapshot(t *testing.T) {
 	c.lead(l)
 	f.heal("a", "b", "c")
 	r, err := l.Propose(c.ctx(), write("k", "new"))
-	noError(t, err)
+	must.OK(t, err)
 	c.eventually("n catches up", func() error {
 		select {
 		case err := <-n.fatal:
@@ -300,9 +301,9 @@ func TestLateSnapshot(t *testing.T) {
 	l := c.leader()
 	b := c.other(l)
 	_, err := l.Propose(c.ctx(), write("k", "x"))
-	noError(t, err)
-	noError(t, l.node.Raft().Snapshot().Error())
-	noError(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0))
+	must.OK(t, err)
+	must.OK(t, l.node.Raft().Snapshot().Error())
+	must.OK(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0))
 	c.eventually("b knows four members", func() error {
 		if b.members(t) != 4 {
 			return errors.New("not yet")
@@ -313,8 +314,8 @@ func TestLateSnapshot(t *testing.T) {
 		t.Error("the snapshot was taken")
 	}
 	r, err := l.Propose(c.ctx(), write("k", "z"))
-	noError(t, err)
-	noError(t, b.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, err)
+	must.OK(t, b.WaitApplied(c.ctx(), r.Revision))
 	if n := b.members(t); n != 4 {
 		t.Errorf("b knows %d members now", n)
 	}
@@ -323,9 +324,9 @@ func TestLateSnapshot(t *testing.T) {
 // sendSnapshot sends a node's newest snapshot as its replication does.
 func (c *cluster) sendSnapshot(from, to *testNode, term uint64) error {
 	list, err := from.snapshots.List()
-	noError(c.t, err)
+	must.OK(c.t, err)
 	meta, data, err := from.snapshots.Open(list[0].ID)
-	noError(c.t, err)
+	must.OK(c.t, err)
 	defer data.Close()
 	var resp raft.InstallSnapshotResponse
 	err = from.rpc.InstallSnapshot(raft.ServerID(to.id), raft.ServerAddress(to.addr), &raft.InstallSnapshotRequest{
@@ -353,12 +354,12 @@ func TestSecondCopyOfASnapshot(t *testing.T) {
 	for range 2 { // the second one cuts the log: a new node needs it
 		for i := range 10 {
 			_, err := l.Propose(c.ctx(), write("k", fmt.Sprint(i)))
-			noError(t, err)
+			must.OK(t, err)
 		}
-		noError(t, l.node.Raft().Snapshot().Error())
+		must.OK(t, l.node.Raft().Snapshot().Error())
 	}
 	x := c.add("x")
-	noError(t, l.AddNonvoter(c.ctx(), x.id, x.addr, 0))
+	must.OK(t, l.AddNonvoter(c.ctx(), x.id, x.addr, 0))
 	c.eventually("x has the snapshot and the configuration", func() error {
 		if at := x.snapshots.Index(); at == 0 || x.members(t) != 2 {
 			return fmt.Errorf("snapshot at %d", at)
@@ -379,21 +380,21 @@ func TestLateFirstEntries(t *testing.T) {
 	l := c.leader()
 	for i := range 10 {
 		_, err := l.Propose(c.ctx(), write("k", fmt.Sprint(i)))
-		noError(t, err)
+		must.OK(t, err)
 	}
 	var entries []*raft.Log
 	for i := uint64(1); i <= 5; i++ {
 		e := new(raft.Log)
-		noError(t, l.log.GetLog(i, e))
+		must.OK(t, l.log.GetLog(i, e))
 		entries = append(entries, e)
 	}
 	x := c.add("x")
-	noError(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0)) // x is not a member: nobody sends it anything
-	noError(t, l.node.Raft().Snapshot().Error())
-	noError(t, c.sendSnapshot(l, x, l.node.Raft().CurrentTerm()))
+	must.OK(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0)) // x is not a member: nobody sends it anything
+	must.OK(t, l.node.Raft().Snapshot().Error())
+	must.OK(t, c.sendSnapshot(l, x, l.node.Raft().CurrentTerm()))
 	before := x.members(t)
 	var resp raft.AppendEntriesResponse
-	noError(t, l.rpc.AppendEntries(raft.ServerID(x.id), raft.ServerAddress(x.addr), &raft.AppendEntriesRequest{
+	must.OK(t, l.rpc.AppendEntries(raft.ServerID(x.id), raft.ServerAddress(x.addr), &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(l.id), Addr: l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))},
 		Term:      l.node.Raft().CurrentTerm(), Entries: entries, LeaderCommitIndex: 5,
 	}, &resp))
@@ -409,8 +410,8 @@ func TestSnapshotOfALaterTerm(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	l := c.leader()
 	_, err := l.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
-	noError(t, l.node.Raft().Snapshot().Error())
+	must.OK(t, err)
+	must.OK(t, l.node.Raft().Snapshot().Error())
 	old := l.node.Raft().CurrentTerm()
 	c.eventually("the next term", func() error {
 		if l.node.Raft().CurrentTerm() == old {
@@ -428,7 +429,7 @@ func TestSnapshotOfALaterTerm(t *testing.T) {
 		return l.fsm.sync()
 	})
 	x := c.add("x")
-	noError(t, c.sendSnapshot(l, x, old))
+	must.OK(t, c.sendSnapshot(l, x, old))
 	if x.node.Raft().CurrentTerm() != old || uint64(x.State().Mark().Term) <= old {
 		t.Fatalf("setup: term %d, state %+v", x.node.Raft().CurrentTerm(), x.State().Mark())
 	}
@@ -528,12 +529,12 @@ func TestSkipBelow(t *testing.T) {
 	m := c.leader()
 	for i := range 20 {
 		_, err := m.Propose(c.ctx(), write("k", fmt.Sprint(i)))
-		noError(t, err)
+		must.OK(t, err)
 	}
-	noError(t, m.node.Raft().Snapshot().Error())
+	must.OK(t, m.node.Raft().Snapshot().Error())
 	at, term, _ := m.snapshots.Newest()
 	_, err := m.Propose(c.ctx(), write("k", "last"))
-	noError(t, err)
+	must.OK(t, err)
 	message := func(prev, last uint64) *raft.AppendEntriesRequest {
 		r := &raft.AppendEntriesRequest{Term: term, PrevLogEntry: prev, PrevLogTerm: term, LeaderCommitIndex: 1}
 		for i := prev + 1; i <= last; i++ {
@@ -546,7 +547,7 @@ func TestSkipBelow(t *testing.T) {
 	if same.PrevLogEntry != at-3 || len(same.Entries) != 5 {
 		t.Errorf("what the log has was skipped: %+v", same)
 	}
-	noError(t, m.log.Drop(1, at-1))
+	must.OK(t, m.log.Drop(1, at-1))
 	other := message(at-3, at+2)
 	other.Entries[2].Term--
 	old := message(at-3, at+2)

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
@@ -190,9 +191,7 @@ func TestTakes(t *testing.T) {
 // TestRefusalNamesTheNodes: a write that is to be tried again names the nodes without room, and none if writes only come too fast.
 func TestRefusalNamesTheNodes(t *testing.T) {
 	frame, err := proto.Encode(proto.KindWrite, write("k", "v"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, row := range []struct {
 		level  proto.DiskSpace_Level
 		enough bool
@@ -339,9 +338,7 @@ func fillDisk(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, filler)
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for err == nil {
 		_, err = f.Write(make([]byte, 64<<10))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -28,9 +29,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.open(leader)
-		if err := leader.WaitApplied(c.ctx(), survivor.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.WaitApplied(c.ctx(), survivor.Applied()))
 	}
 }
 
@@ -65,12 +64,12 @@ func TestCampaignIsTakenBack(t *testing.T) {
 		}
 	}
 	r, err := l.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
-	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
-	noError(t, next.WaitApplied(c.ctx(), r.Revision)) // it could not be elected, and is asked to campaign only once
+	must.OK(t, err)
+	must.OK(t, slow.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, next.WaitApplied(c.ctx(), r.Revision)) // it could not be elected, and is asked to campaign only once
 	term := l.node.Raft().CurrentTerm()
 	m.Store(slow)
-	noError(t, l.TransferLeadership(c.ctx(), next.id))
+	must.OK(t, l.TransferLeadership(c.ctx(), next.id))
 	close(<-commits) // the term that the candidate says
 	vote := <-commits
 	if at := slow.node.Raft().CurrentTerm(); at != term+1 {
@@ -91,8 +90,8 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	close(vote)
 	<-campaigned
 	r, err = next.Propose(c.ctx(), write("k", "w"))
-	noError(t, err)
-	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, err)
+	must.OK(t, slow.WaitApplied(c.ctx(), r.Revision))
 	if at := slow.node.Raft().CurrentTerm(); at != term+1 || !next.IsLeader() {
 		t.Errorf("the leader of term %d was deposed: term %d", term+1, at)
 	}
@@ -103,22 +102,22 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	_, err := l.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
+	must.OK(t, err)
 	m := c.other(l)
-	noError(t, m.WaitApplied(c.ctx(), l.Applied()))
+	must.OK(t, m.WaitApplied(c.ctx(), l.Applied()))
 	for _, other := range c.nodes {
 		if other != m {
 			c.close(other)
 		}
 	}
-	noError(t, m.node.Raft().Snapshot().Error())
+	must.OK(t, m.node.Raft().Snapshot().Error())
 	list, err := m.snapshots.List()
-	noError(t, err)
+	must.OK(t, err)
 	c.close(m)
 	log, err := disk.OpenLog(m.dir, disk.LogOptions{})
-	noError(t, err)
-	noError(t, log.Drop(1, list[0].Index))
-	noError(t, log.Close())
+	must.OK(t, err)
+	must.OK(t, log.Drop(1, list[0].Index))
+	must.OK(t, log.Close())
 	c.open(m)
 	r := m.failover.LeaderLost(c.ctx(), &proto.LeaderLostRequest{Term: m.node.Raft().CurrentTerm(), LeaderId: string(l.id)})
 	if r.LastLogTerm != list[0].Term || r.LastLogIndex != list[0].Index {
@@ -163,9 +162,7 @@ func TestLoserOfACampaign(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range c.nodes { // neither has a longer log
-		if err := m.WaitApplied(c.ctx(), winner.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.WaitApplied(c.ctx(), winner.Applied()))
 	}
 	c.close(winner)
 	began := time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 
@@ -75,9 +76,7 @@ func TestFeatureVersion(t *testing.T) {
 		}
 	}
 	// Nothing but the members' word guards this: see package membership.
-	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.RaiseFeature(c.ctx(), nextFeature, index))
 	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -100,9 +99,7 @@ func TestFeatureVersion(t *testing.T) {
 	c.close(old)
 	upgraded = append(upgraded, "c")
 	c.open(old)
-	if err := old.WaitApplied(c.ctx(), a.Applied()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, old.WaitApplied(c.ctx(), a.Applied()))
 	if _, err := old.Propose(c.ctx(), newWrite()); err != nil {
 		t.Error(err)
 	}
@@ -124,9 +121,7 @@ func TestRaisedJustNow(t *testing.T) {
 	index, _ := a.Members()
 	early := newWrite()
 	frame, err := proto.Encode(proto.KindWrite, early)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := a.features.checkEntry(frame); !errors.Is(err, ErrFeature) {
 		t.Errorf("the leader takes what nobody says that the cluster speaks: %v", err)
 	}
@@ -136,9 +131,7 @@ func TestRaisedJustNow(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() { answered <- a.features.checkEntry(frame) }()
-	if err := a.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.RaiseFeature(c.ctx(), nextFeature, index))
 	if err := <-answered; err != nil {
 		t.Errorf("the leader refuses what it will soon allow: %v", err)
 	}
@@ -150,13 +143,9 @@ func TestLateNodeLearnsTheVersion(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, "a", "b", "c", "d") })
 	leader := c.leader()
 	index, _ := leader.Members()
-	if err := leader.RaiseFeature(c.ctx(), nextFeature, index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.RaiseFeature(c.ctx(), nextFeature, index))
 	late := c.add("d")
-	if err := leader.AddNonvoter(c.ctx(), "d", late.addr, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.AddNonvoter(c.ctx(), "d", late.addr, 0))
 	c.eventually("it is told of the cluster", func() error {
 		if id, _ := late.Leader(); id == "" {
 			return errors.New("it knows no leader")
@@ -197,9 +186,7 @@ func TestUnknownField(t *testing.T) {
 	}
 
 	frame, err := proto.Encode(proto.KindWrite, later())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.nodes["a"].node.Raft().Apply(frame, time.Second)
 	for id, m := range c.nodes {
 		if err := c.ended(m); !errors.Is(err, proto.ErrUnknownKind) {
@@ -212,14 +199,10 @@ func TestUnknownField(t *testing.T) {
 func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) *proto.ProposeResponse {
 	c.t.Helper()
 	frame, err := proto.Encode(kind, m)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	s, leader := c.nodes[from], c.nodes[to]
 	call := exchange.Call{Request: proto.PeerRequest{Term: leader.node.Raft().CurrentTerm(), Request: &proto.PeerRequest_Propose{Propose: frame}}}
-	if err := s.streams.Ask(c.ctx(), to, leader.addr, &call); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, s.streams.Ask(c.ctx(), to, leader.addr, &call))
 	return call.Response.GetPropose()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -21,21 +22,15 @@ import (
 // published can be looked at too early, and is not looked at again.
 func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 	db, err := disk.Open(filepath.Join(t.TempDir(), "db"), disk.Options{Fatal: func(err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	state, err := db.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h := watch.New(state)
 	defer h.Close()
 	f := &fsm{db: db, hub: h, waiters: &waiters{}, fatal: func(err error) { t.Error(err) }, applied: func() {}}
 	w, err := h.Watch("t", 0, mvcc.Interest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -90,9 +85,7 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 				write.Table = "u"
 			}
 			entry, err := proto.Encode(proto.KindWrite, write)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			logs = append(logs, &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry})
 		}
 		f.ApplyBatch(logs)

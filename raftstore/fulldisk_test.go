@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/peer"
@@ -27,9 +28,7 @@ func TestHasRoom(t *testing.T) {
 	frame := func(kind proto.Kind, m pb.Message) []byte {
 		t.Helper()
 		b, err := proto.Encode(kind, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return b
 	}
 	large, small := frame(proto.KindWrite, write("k", strings.Repeat("x", 1000))), frame(proto.KindWrite, write("k", "x"))
@@ -82,9 +81,7 @@ func TestMayLead(t *testing.T) {
 		{diskFull, 2 * leadsWith, true, false},
 	} {
 		log, err := disk.OpenLog(t.TempDir(), disk.LogOptions{SegmentBytes: row.segment, Fatal: func(err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s := &Store{disks: newDiskSpace(&Config{}, nil)}
 		s.disks.log = log
 		s.disks.own = &proto.DiskSpace{Level: row.level}
@@ -214,17 +211,13 @@ func TestJoinOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := leader.node.Await(leader.node.Raft().Snapshot()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.node.Await(leader.node.Raft().Snapshot()))
 	if first, err := leader.log.FirstIndex(); err != nil || first < 4 {
 		t.Fatalf("the log begins at %d, %v: nobody needs a snapshot", first, err)
 	}
 	joins := c.add("d")
 	empty := fillDisk(t, dir)
-	if err := leader.AddNonvoter(c.ctx(), "d", joins.addr, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, leader.AddNonvoter(c.ctx(), "d", joins.addr, 0))
 	failed := func(n int64) {
 		t.Helper()
 		c.eventually("the state finds no room", func() error {
@@ -355,17 +348,13 @@ func TestStateBeforeReserve(t *testing.T) {
 	// The log takes more than a segment on the full disk, which then waits for room in state.db.
 	c.eventually("the next segment is prepared", func() error {
 		put("k", 64<<10)
-		if err := full.WaitApplied(c.ctx(), leader.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, full.WaitApplied(c.ctx(), leader.Applied()))
 		if room := full.log.Room().Bytes; room < 5*segment/4 {
 			return fmt.Errorf("%d bytes", room)
 		}
 		return nil
 	})
-	if err := full.fsm.sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, full.fsm.sync())
 	empty := fillDisk(t, dir)
 	for i := range 9 {
 		put(fmt.Sprint(i), segment/8)
@@ -417,12 +406,8 @@ func giveBack(t *testing.T, dir string, bytes int64) {
 	t.Helper()
 	path := filepath.Join(dir, filler)
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, info.Size()-bytes); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.Truncate(path, info.Size()-bytes))
 }
 
 // onDisksOfTheirOwn starts three nodes, and waits until each has its reserve.

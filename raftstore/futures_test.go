@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -20,9 +21,7 @@ func TestFuturesEnd(t *testing.T) {
 		var frames [][]byte
 		for i := range 20 {
 			frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			frames = append(frames, frame)
 		}
 		hang.Lock()
@@ -50,9 +49,7 @@ func TestFuturesEnd(t *testing.T) {
 		})
 		end := m.node.Raft().Shutdown() // its main loop finds this and entries when the disk goes on, and takes either
 		release()
-		if err := end.Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, end.Error())
 		c.close(m)
 		for i, f := range futures {
 			_ = f.Error() // for ever, without endsWith

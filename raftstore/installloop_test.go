@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -97,9 +98,7 @@ func installLoopIsLeft(t *testing.T) bool {
 		return false
 	}
 	// What would have ended the process has returned here, so there may be more.
-	if err := errors.Join(a.Store.Close(), a.rpc.Close(), a.host.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(a.Store.Close(), a.rpc.Close(), a.host.Close()))
 	a.Store = nil
 	for len(a.fatal) > 0 {
 		if err := <-a.fatal; !errors.Is(err, ErrDeadEntries) {
@@ -108,9 +107,7 @@ func installLoopIsLeft(t *testing.T) bool {
 	}
 	c.open(a)
 	r, err := leader.Propose(c.ctx(), write("k", "after"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := a.WaitApplied(c.ctx(), r.Revision); err != nil {
 		t.Fatalf("after the restart: %v", err)
 	}
@@ -124,20 +121,14 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 	for i := range 4 * maxInstalls {
 		write := write("k", fmt.Sprint(i))
 		frame, err := proto.Encode(proto.KindWrite, write)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		source.Apply(&raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: frame})
 		var snapshot bytes.Buffer
-		if err := source.sync(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, source.sync())
 		if _, err := source.db.WriteBackup(&snapshot, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := sink.Restore(io.NopCloser(&snapshot)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, sink.Restore(io.NopCloser(&snapshot)))
 		if got := sink.hub.State().Applied(); got != proto.Revision(i+1) {
 			t.Fatalf("restored %d, want %d", got, i+1)
 		}
@@ -153,9 +144,7 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 		sink.fatal = nil
 	}
 	for range maxInstalls + 1 {
-		if err := sink.Restore(io.NopCloser(bytes.NewReader(same.Bytes()))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, sink.Restore(io.NopCloser(bytes.NewReader(same.Bytes()))))
 	}
 	if sink.fatal != nil {
 		t.Error("the same snapshot again and again is no loop?")
@@ -166,13 +155,9 @@ func newTestFSM(t *testing.T) *fsm {
 	t.Helper()
 	fatal := func(err error) { t.Error(err) }
 	db, err := disk.Open(t.TempDir(), disk.Options{Fatal: fatal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	state, err := db.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &fsm{
 		db: db, hub: watch.New(state), waiters: &waiters{}, fatal: fatal, applied: func() {},
 		snapshotConfiguration: func() (uint64, raft.Configuration) { return 0, raft.Configuration{} },

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -23,13 +24,13 @@ func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
 		want   error
 	}{
 		{"raft.db is gone", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, logFile)))
 		}, disk.ErrLogLost},
 		{"raft.db is empty", func(t *testing.T, dir, _ string) {
-			noError(t, os.Truncate(filepath.Join(dir, logFile), 0))
+			must.OK(t, os.Truncate(filepath.Join(dir, logFile), 0))
 		}, disk.ErrLogLost},
 		{"snapshot.meta is gone", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, metaFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, metaFile)))
 		}, disk.ErrDamaged},
 		{"snapshot.meta is an old copy", func(t *testing.T, dir, oldMeta string) {
 			copyTo(t, oldMeta, filepath.Join(dir, metaFile))
@@ -63,7 +64,7 @@ func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
 			cfg := store.cfg
 			s, err := Open(cfg)
 			if err == nil {
-				noError(t, s.Close())
+				must.OK(t, s.Close())
 			}
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("opened with %v, want %v", err, tt.want)
@@ -84,39 +85,39 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 		want   error
 	}{
 		{"raft.db is gone, and there was no snapshot yet", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, logFile)))
 		}, false, disk.ErrLogLost},
 		{"raft.db is an old copy", func(t *testing.T, dir, old string) {
 			copyTo(t, old, filepath.Join(dir, logFile))
 		}, false, disk.ErrLogLost},
 		{"raft-log is gone", func(t *testing.T, dir, _ string) {
-			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			must.OK(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
 		}, false, disk.ErrLogLost},
 		{"raft-log is an old copy", func(t *testing.T, dir, old string) {
-			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
-			noError(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
+			must.OK(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			must.OK(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
 		}, false, disk.ErrLogLost},
 		{"raft.db and raft-log are old copies", func(t *testing.T, dir, old string) {
 			copyTo(t, old, filepath.Join(dir, logFile))
-			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
-			noError(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
+			must.OK(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			must.OK(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
 		}, false, disk.ErrLogLost},
 		{"all are gone", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, logFile)))
-			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
-			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, logFile)))
+			must.OK(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			must.OK(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, true, disk.ErrLogLost},
 		{"all are gone, of a node that never was a member", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, logFile)))
-			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
-			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, logFile)))
+			must.OK(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			must.OK(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, false, nil},
 		{"state.db is gone, and so is raft.db", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, logFile)))
-			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, logFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, false, disk.ErrLogLost},
 		{"state.db is gone: the log brings it back", func(t *testing.T, dir, _ string) {
-			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+			must.OK(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, true, nil},
 		{"nothing happened", func(*testing.T, string, string) {}, true, nil},
 	} {
@@ -127,14 +128,14 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 				t.Helper()
 				for i := range 20 {
 					_, err := n.Propose(c.ctx(), write("k", fmt.Sprint(i)))
-					noError(t, err)
+					must.OK(t, err)
 				}
 			}
 			writeSome()
 			c.close(n)
 			old := filepath.Join(t.TempDir(), "old")
 			copyTo(t, filepath.Join(n.dir, logFile), old)
-			noError(t, os.CopyFS(old+".entries", os.DirFS(filepath.Join(n.dir, segmentDir))))
+			must.OK(t, os.CopyFS(old+".entries", os.DirFS(filepath.Join(n.dir, segmentDir))))
 			c.open(n)
 			c.leader()
 			writeSome()
@@ -146,7 +147,7 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 			}
 			s, err := Open(cfg)
 			if err == nil {
-				noError(t, s.Close())
+				must.OK(t, s.Close())
 			}
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("opened with %v, want %v", err, tt.want)
@@ -158,16 +159,9 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 // ofLog reports whether a durable change is one of the log or its stable store.
 func ofLog(file string) bool { return file == "raft.db" || filepath.Dir(file) == "raft-log" }
 
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func copyTo(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
-	noError(t, err)
-	noError(t, os.WriteFile(to, b, 0o600))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(to, b, 0o600))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // The index of the configuration is what changes are compared and set with.
@@ -18,9 +20,7 @@ func TestMembersIndex(t *testing.T) {
 	if first == 0 {
 		t.Fatal("the first configuration is at 0")
 	}
-	if err := l.AddNonvoter(c.ctx(), "x", "127.0.0.1:1", first); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.AddNonvoter(c.ctx(), "x", "127.0.0.1:1", first))
 	second, servers := l.Members()
 	if second <= first || len(servers) != 4 {
 		t.Fatalf("after a change the configuration of %d is at %d, before it at %d", len(servers), second, first)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -27,7 +28,7 @@ func TestLeaderOfNoName(t *testing.T) {
 	}}
 	m := c.add("a")
 	// Not by Bootstrap, which names the cluster.
-	noError(t, m.node.Raft().BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(m.id), Address: raft.ServerAddress(m.addr)}}}).Error())
+	must.OK(t, m.node.Raft().BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(m.id), Address: raft.ServerAddress(m.addr)}}}).Error())
 	c.eventually("the first entry of the term", func() error {
 		if m.Applied() < 2 {
 			return errors.New("nothing is applied")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 	"google.golang.org/grpc"
@@ -24,9 +25,7 @@ func TestProposalsOfAnotherTermAreRefused(t *testing.T) {
 	m := c.leader()
 	proposer := c.other(m)
 	frame, err := proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v"), RequestId: []byte("0123456789abcdef")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	term := m.node.LeadsIn()
 	for _, other := range []uint64{0, term - 1, term + 1} {
 		if _, err := proposer.proposals.forward(c.ctx(), m.id, m.addr, other, frame); !errors.Is(err, errNotSent) {
@@ -84,15 +83,11 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	host, err := peer.New(peer.Config{
 		NodeID: "z", Credentials: c.ca.issue("z"), Listener: l, Logger: slog.New(slog.DiscardHandler), Cluster: m.Cluster,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer host.Close()
 	deaf := &deafPeer{reads: 40, read: map[uint64]bool{}}
 	proto.RegisterPeerServer(host.GRPC(), deaf)
@@ -151,9 +146,7 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 func TestUnreachableIsNotAsked(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.Close()
 	var call exchange.Call
 	if err := c.leader().streams.Ask(c.ctx(), "z", l.Addr().String(), &call); !errors.Is(err, exchange.ErrNotSent) {

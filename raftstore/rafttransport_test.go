@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 
@@ -78,9 +79,7 @@ func TestReturnIsNoticed(t *testing.T) {
 	var last proto.Revision
 	for i := range 10 {
 		r, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		last = r.Revision
 	}
 	c.open(away)
@@ -109,7 +108,7 @@ func TestReturnElsewhereIsNoticed(t *testing.T) {
 	away := c.other(leader)
 	c.close(away)
 	last, err := leader.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
+	must.OK(t, err)
 	c.eventually("the leader has missed it", func() error {
 		if n := failed.Load(); n < 3 {
 			return fmt.Errorf("%d heartbeats have failed", n)
@@ -119,8 +118,8 @@ func TestReturnElsewhereIsNoticed(t *testing.T) {
 	away.addr = ""
 	c.open(away)
 	index, _ := leader.Members()
-	noError(t, leader.AddVoter(c.ctx(), away.id, away.addr, index))
-	noError(t, away.WaitApplied(c.ctx(), last.Revision))
+	must.OK(t, leader.AddVoter(c.ctx(), away.id, away.addr, index))
+	must.OK(t, away.WaitApplied(c.ctx(), last.Revision))
 }
 
 // A message to a peer that was away for longer than entries are kept in memory for it
@@ -131,10 +130,10 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	leader := c.leader()
 	away := c.other(leader)
 	r, err := leader.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
-	noError(t, away.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, err)
+	must.OK(t, away.WaitApplied(c.ctx(), r.Revision))
 	var entry raft.Log
-	noError(t, leader.log.GetLog(uint64(r.Revision), &entry))
+	must.OK(t, leader.log.GetLog(uint64(r.Revision), &entry))
 	c.close(away)
 
 	var attempts atomic.Int64
@@ -159,7 +158,7 @@ func TestLateReturnIsNoticed(t *testing.T) {
 		return nil
 	})
 	c.open(away)
-	noError(t, <-done)
+	must.OK(t, <-done)
 	if !resp.Success || len(req.Entries) > 0 {
 		t.Errorf("success %v, with %d entries", resp.Success, len(req.Entries))
 	}
@@ -232,7 +231,7 @@ func TestAnswersBehindTheEnd(t *testing.T) {
 	ask := func(term uint64) error {
 		return n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: term}, new(raft.AppendEntriesResponse))
 	}
-	noError(t, ask(term))
+	must.OK(t, ask(term))
 	if err := ask(term - 1); !errors.Is(err, replication.ErrOldTerm) {
 		t.Errorf("a message of an earlier term: %v, want %v", err, replication.ErrOldTerm)
 	}
@@ -250,12 +249,8 @@ func TestNudgeGivesUp(t *testing.T) {
 	// It acknowledged what is beyond any log, and does not know its commit.
 	m.transport.SetProgress("z", replication.Progress{Term: m.node.LeadsIn(), Acked: 1 << 40})
 	first, err := m.log.FirstIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.log.Drop(first, m.node.Raft().CommitIndex()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, m.log.Drop(first, m.node.Raft().CommitIndex()))
 	m.transport.WakeUp()
 	c.eventually("the peer counts as told", func() error {
 		if p := m.transport.Progress("z"); p.Busy || p.Commit < m.node.Raft().CommitIndex() {

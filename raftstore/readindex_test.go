@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 
@@ -126,9 +127,7 @@ func TestReadNeedsVoters(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) { f.install(cfg); cfg.Timing.NoLeader = time.Second })
 	l := c.leader()
 	n := c.add("n")
-	if err := l.AddNonvoter(c.ctx(), n.id, n.addr, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.AddNonvoter(c.ctx(), n.id, n.addr, 0))
 	c.eventually("the non-voter follows", func() error {
 		return n.WaitApplied(c.ctx(), l.Applied())
 	})
@@ -189,9 +188,7 @@ func TestDeposedLeaderRefusesReads(t *testing.T) {
 	a := c.nodes["a"]
 	c.makeLeader("a")
 	old, err := a.ReadIndex(c.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f.part(f.raft, true, "a", "b", "c")
 	f.part(f.calls, true, "a", "b", "c")
 	var successor *testNode

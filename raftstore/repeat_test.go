@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 	"google.golang.org/grpc"
@@ -73,15 +74,11 @@ func TestProposalIsNotRepeatedInItsTerm(t *testing.T) {
 	}
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	host, err := peer.New(peer.Config{
 		NodeID: leader.id, Credentials: c.ca.issue(leader.id), Listener: l, Logger: slog.New(slog.DiscardHandler), Cluster: leader.Cluster,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer host.Close()
 	var server breaking
 	proto.RegisterPeerServer(host.GRPC(), &server)
@@ -110,24 +107,16 @@ func TestLateCopyIsRefused(t *testing.T) {
 	w := write("k", "v")
 	w.RequestId = []byte("0123456789abcdef")
 	first, err := l.Propose(c.ctx(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.Since = uint64(first.Revision) - 1 // as it was proposed
 	late, err := proto.Encode(proto.KindWrite, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r, err := l.proposals.retry(c.ctx(), late); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
 		t.Fatalf("a copy while its id is known: %+v, %v, want a duplicate of %d", r, err, first.Revision)
 	}
 	last, err := l.Propose(c.ctx(), write("k", "newer"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Compact(c.ctx(), last.Revision); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, l.Compact(c.ctx(), last.Revision))
 	if r, err := l.proposals.retry(c.ctx(), late); !errors.Is(err, errRequestIDExpired) {
 		t.Errorf("a copy when its id is forgotten: %+v, %v, want %v", r, err, errRequestIDExpired)
 	}
@@ -153,14 +142,10 @@ func TestProposalOfAnOldState(t *testing.T) {
 	var last proto.Revision
 	for range 5 {
 		r, err := l.Propose(c.ctx(), write("k", "v"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		last = r.Revision
 	}
-	if err := l.Compact(c.ctx(), last); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Compact(c.ctx(), last))
 	if old.Applied() >= last {
 		t.Fatal("setup: the node is not behind")
 	}
@@ -192,9 +177,7 @@ func TestCopyOfAnotherTerm(t *testing.T) {
 	w := write("k", "v")
 	w.RequestId = []byte("0123456789abcdef")
 	frame, err := proto.Encode(proto.KindWrite, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r, err := l.proposals.apply(t.Context(), proto.InTerm(frame, proto.Term(l.node.Raft().CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
 		t.Errorf("a copy for the term before: %+v, %v", r, err)
 	}

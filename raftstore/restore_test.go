@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -19,17 +20,13 @@ import (
 func (c *cluster) restored(id proto.NodeID, backup []byte) *testNode {
 	c.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	m := &testNode{id: id, addr: l.Addr().String(), dir: c.t.TempDir(), fatal: make(chan error, 16)}
 	_, err = disk.RestoreBackup(m.dir, bytes.NewReader(backup), disk.RestoreOptions{
 		Cluster:       proto.ClusterID("restored-" + id),
 		Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(id), Address: raft.ServerAddress(m.addr)}}},
 	})
-	if err := errors.Join(err, l.Close()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, errors.Join(err, l.Close()))
 	c.nodes = map[proto.NodeID]*testNode{id: m}
 	c.open(m)
 	c.t.Cleanup(func() { c.close(m) })
@@ -62,9 +59,7 @@ func TestRestoresGiveNothingOutAgain(t *testing.T) {
 		t.Helper()
 		for i := range 20 {
 			r, err := m.Propose(c.ctx(), write(fmt.Sprintf("k%d", i%7), name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if before := given[r.Revision]; before != "" || r.Revision <= newest {
 				t.Fatalf("%s gives out revision %d (given out before by %q), newest was %d", name, r.Revision, before, newest)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -71,12 +72,12 @@ func TestLooksDuringACampaign(t *testing.T) {
 	l := c.leader()
 	n := c.other(l)
 	r, err := l.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
-	noError(t, n.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, err)
+	must.OK(t, n.WaitApplied(c.ctx(), r.Revision))
 	term := l.node.Raft().CurrentTerm()
 	slow.Store(n)
 	r, err = l.Propose(c.ctx(), write("k", "w"))
-	noError(t, err)
+	must.OK(t, err)
 	<-held
 	var lost atomic.Bool
 	lost.Store(true)
@@ -97,7 +98,7 @@ func TestLooksDuringACampaign(t *testing.T) {
 		t.Error("the campaign was not taken back")
 	}
 	close(release)
-	noError(t, n.WaitApplied(c.ctx(), r.Revision))
+	must.OK(t, n.WaitApplied(c.ctx(), r.Revision))
 	if at := l.node.Raft().CurrentTerm(); at != term || !l.IsLeader() {
 		t.Errorf("term %d has become %d", term, at)
 	}

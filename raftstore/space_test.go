@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -21,12 +22,8 @@ func TestStorageLimit(t *testing.T) {
 	}
 	limit := func(bytes int64) {
 		t.Helper()
-		if err := leader.LimitStorage(c.ctx(), bytes, members()); err != nil {
-			t.Fatal(err)
-		}
-		if err := follower.WaitApplied(c.ctx(), leader.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, leader.LimitStorage(c.ctx(), bytes, members()))
+		must.OK(t, follower.WaitApplied(c.ctx(), leader.Applied()))
 	}
 	if err := follower.LimitStorage(c.ctx(), 1<<20, members()); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("through a follower: %v", err)
@@ -88,9 +85,7 @@ func TestStorageLimit(t *testing.T) {
 	used, _ := follower.Storage()
 	c.close(follower)
 	c.open(follower)
-	if err := follower.WaitApplied(c.ctx(), leader.Applied()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, follower.WaitApplied(c.ctx(), leader.Applied()))
 	if again, most := follower.Storage(); again != used || most != 100<<10 {
 		t.Errorf("%d bytes of %d after a start, %d before", again, most, used)
 	}

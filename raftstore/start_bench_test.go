@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -33,15 +34,15 @@ func BenchmarkStart(b *testing.B) {
 			for range b.N {
 				state += took(func() {
 					db, err := disk.Open(m.dir, disk.Options{})
-					noError(b, err)
+					must.OK(b, err)
 					_, err = db.Load()
-					noError(b, err)
-					noError(b, db.Close())
+					must.OK(b, err)
+					must.OK(b, db.Close())
 				})
 				log += took(func() {
 					l, err := disk.OpenLog(m.dir, disk.LogOptions{})
-					noError(b, err)
-					noError(b, l.Close())
+					must.OK(b, err)
+					must.OK(b, l.Close())
 				})
 				open += took(func() { c.open(m) })
 				write += took(func() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -34,9 +35,7 @@ func TestWriteAnywhereReadAnywhere(t *testing.T) {
 			if index < r.Revision {
 				t.Errorf("%s: read index %d is below the acknowledged write %d", other, index, r.Revision)
 			}
-			if err := x.WaitApplied(c.ctx(), index); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, x.WaitApplied(c.ctx(), index))
 			if v, err := x.State().Table("t").Get("from-"+string(id), x.Applied()); err != nil || v == nil || v.Revision != r.Revision {
 				t.Errorf("%s does not see the write of %s: %v %v", other, id, v, err)
 			}
@@ -52,9 +51,7 @@ func TestLeaderStopsUnderLoad(t *testing.T) {
 	leader := c.leader()
 	survivor := c.other(leader)
 	watcher, err := survivor.Watch("t", 0, mvcc.Interest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer watcher.Close()
 
 	const writers, each = 8, 60
@@ -106,9 +103,7 @@ func TestLeaderStopsUnderLoad(t *testing.T) {
 	buf := make([]*mvcc.Version, 64)
 	for {
 		n, _, err := watcher.Next(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n == 0 {
 			break
 		}
@@ -134,9 +129,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 	var first, last proto.Revision
 	for i := range 50 {
 		r, err := leader.Propose(c.ctx(), write(fmt.Sprint(i%10), fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if first == 0 {
 			first = r.Revision
 		}
@@ -150,13 +143,9 @@ func TestRestartKeepsEverything(t *testing.T) {
 	}
 	c.leader()
 	for id, m := range c.nodes {
-		if err := m.WaitApplied(c.ctx(), last); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, m.WaitApplied(c.ctx(), last))
 		w, err := m.Watch("t", first, mvcc.Interest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n, _, err := w.Next(make([]*mvcc.Version, 100))
 		if err != nil || n != 49 {
 			t.Errorf("%s: a watch behind the first write saw %d of 49 events (%v)", id, n, err)
@@ -200,9 +189,7 @@ func TestSnapshotInstall(t *testing.T) {
 	leader := c.leader()
 	away := c.other(leader)
 	r, err := leader.Propose(c.ctx(), write("before", "v"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.close(away)
 	for i := range 400 {
 		if _, err := leader.Propose(c.ctx(), write(fmt.Sprint(i%20), fmt.Sprint(i))); err != nil {
@@ -216,16 +203,12 @@ func TestSnapshotInstall(t *testing.T) {
 		return nil
 	})
 	c.open(away)
-	if err := away.WaitApplied(c.ctx(), leader.Applied()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, away.WaitApplied(c.ctx(), leader.Applied()))
 	if n := away.Counters().SnapshotsInstalled; n == 0 {
 		t.Error("no snapshot was installed: the test shows nothing")
 	}
 	w, err := away.Watch("t", r.Revision, mvcc.Interest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer w.Close()
 	n, _, err := w.Next(make([]*mvcc.Version, 500))
 	if err != nil || n != 400 {

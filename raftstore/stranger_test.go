@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -15,30 +16,18 @@ func TestStrangers(t *testing.T) {
 	l := c.leader()
 	stranger := c.other(l)
 	index, _ := l.Members()
-	if err := l.RemoveServer(c.ctx(), stranger.id, index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.RemoveServer(c.ctx(), stranger.id, index))
 	conn, err := stranger.host.Conn(l.id, l.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stream, err := proto.NewPeerClient(conn).Exchange(c.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	frame, err := proto.Encode(proto.KindWrite, write("k", "stranger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ask := func(req *proto.PeerRequest) *proto.PeerResponse {
 		t.Helper()
-		if err := stream.Send(req); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, stream.Send(req))
 		resp, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return resp
 	}
 	term := l.node.Raft().CurrentTerm()

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/cputime"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
 
@@ -79,11 +80,11 @@ func BenchmarkForwarded(b *testing.B) {
 // strangePeer is another node's Peer service, of a test.
 func strangePeer(t *testing.T, c *cluster, m *testNode, id proto.NodeID, server proto.PeerServer) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	must.OK(t, err)
 	host, err := peer.New(peer.Config{
 		NodeID: id, Credentials: c.ca.issue(id), Listener: l, Logger: slog.New(slog.DiscardHandler), Cluster: m.Cluster,
 	})
-	noError(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { host.Close() })
 	proto.RegisterPeerServer(host.GRPC(), server)
 	host.Serve()
@@ -97,27 +98,27 @@ func TestAnswersTogether(t *testing.T) {
 	leader := c.leader()
 	m := c.other(leader)
 	conn, err := m.host.Conn(leader.id, leader.addr)
-	noError(t, err)
+	must.OK(t, err)
 	stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), local.NoRetry)
-	noError(t, err)
+	must.OK(t, err)
 	term := leader.node.LeadsIn()
 	for i := range calls {
 		w := write(fmt.Sprint(i), "v")
 		w.RequestId = binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i))
 		frame, err := proto.Encode(proto.KindWrite, w)
-		noError(t, err)
-		noError(t, stream.Send(&proto.PeerRequest{Id: uint64(i + 1), Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}))
+		must.OK(t, err)
+		must.OK(t, stream.Send(&proto.PeerRequest{Id: uint64(i + 1), Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}))
 	}
-	noError(t, stream.CloseSend())
+	must.OK(t, stream.CloseSend())
 	got, messages := map[uint64]bool{}, 0
 	for {
 		resp, err := stream.Recv()
 		if err == io.EOF {
 			break
 		}
-		noError(t, err)
+		must.OK(t, err)
 		messages++
-		noError(t, exchange.Responses(resp, func(a *proto.PeerResponse) {
+		must.OK(t, exchange.Responses(resp, func(a *proto.PeerResponse) {
 			// On a slow machine it may not lead any more, and say so.
 			if a.GetPropose() == nil || got[a.Id] {
 				t.Errorf("%v, twice: %v", a, got[a.Id])
@@ -226,17 +227,17 @@ func TestBrokenTogetherEndsTheStream(t *testing.T) {
 	leader := c.leader()
 	m := c.other(leader)
 	conn, err := m.host.Conn(leader.id, leader.addr)
-	noError(t, err)
+	must.OK(t, err)
 	for name, b := range map[string][]byte{"cut": {9, 1}, "too many": make([]byte, 1025), "no message": {1, 0xff}} {
 		stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), local.NoRetry)
-		noError(t, err)
-		noError(t, stream.Send(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: b}}))
+		must.OK(t, err)
+		must.OK(t, stream.Send(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: b}}))
 		if _, err := stream.Recv(); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	_, err = m.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
+	must.OK(t, err)
 }
 
 // TestForwardedAtTheEnd: who forwards a proposal at the end of the store is answered, whenever that is. The proposals are held

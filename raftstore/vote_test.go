@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
@@ -27,12 +28,10 @@ func (c *cluster) voterFor(l *testNode) *testNode {
 func (c *cluster) asks(from, voter *testNode, term uint64, addr []byte) bool {
 	c.t.Helper()
 	var resp raft.RequestVoteResponse
-	if err := from.rpc.RequestVote(raft.ServerID(voter.id), raft.ServerAddress(voter.addr), &raft.RequestVoteRequest{
+	must.OK(c.t, from.rpc.RequestVote(raft.ServerID(voter.id), raft.ServerAddress(voter.addr), &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from.id), Addr: addr},
 		Term:      term, LeadershipTransfer: true,
-	}, &resp); err != nil {
-		c.t.Fatal(err)
-	}
+	}, &resp))
 	return resp.Granted
 }
 
@@ -71,15 +70,15 @@ func TestVoteIsNotTorn(t *testing.T) {
 	l := c.leader()
 	voter := c.voterFor(l)
 	_, err := l.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
-	noError(t, voter.WaitApplied(c.ctx(), l.Applied()))
+	must.OK(t, err)
+	must.OK(t, voter.WaitApplied(c.ctx(), l.Applied()))
 	term := l.node.Raft().CurrentTerm() + 5
 	c.close(voter)
 	log, err := disk.OpenLog(voter.dir, disk.LogOptions{})
-	noError(t, err)
-	noError(t, log.SetUint64([]byte("CurrentTerm"), term))  // somebody else asks in that term,
-	noError(t, log.SetUint64([]byte("LastVoteTerm"), term)) // and is to get the vote
-	noError(t, log.Close())
+	must.OK(t, err)
+	must.OK(t, log.SetUint64([]byte("CurrentTerm"), term))  // somebody else asks in that term,
+	must.OK(t, log.SetUint64([]byte("LastVoteTerm"), term)) // and is to get the vote
+	must.OK(t, log.Close())
 	c.open(voter)
 	if c.asks(l, voter, term, l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))) {
 		t.Errorf("%s gave the vote of term %d to the candidate of its vote before, without a look at its log", voter.id, term)

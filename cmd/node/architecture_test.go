@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const module = "github.com/quorate/quorate"
@@ -422,9 +424,7 @@ type packageImports struct {
 func packages(t *testing.T) (all []packageImports) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p packageImports
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // forOthers are packages whose exported names need not be used here: who uses them.
@@ -49,9 +51,7 @@ func listPackages(t *testing.T) map[string]*listed {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", module+"/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]*listed{}
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed
@@ -205,9 +205,7 @@ func TestEveryExportIsUsed(t *testing.T) {
 			continue
 		}
 		seen[name] = true
-		if err := x.read(all[path]); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, x.read(all[path]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.declared)) {
 		o := x.declared[name]

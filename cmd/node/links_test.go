@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 var (
@@ -37,9 +39,7 @@ func TestArchitectureLinks(t *testing.T) {
 	links := 0
 	for _, name := range strings.Fields(string(out)) {
 		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, m := range mdLink.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -59,9 +59,7 @@ func TestArchitectureLinks(t *testing.T) {
 				continue
 			}
 			other, err := os.ReadFile(target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !anchors(string(other))[fragment] {
 				t.Errorf("%s: %s: there is no such heading", name, m[1])
 			}
@@ -75,9 +73,7 @@ func TestArchitectureLinks(t *testing.T) {
 // TestArchitectureTable: CONTRIBUTING's table has every package that the import table has.
 func TestArchitectureTable(t *testing.T) {
 	table, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name := range rooms {
 		if !strings.Contains(string(table), "]("+name+")") {
 			t.Errorf("CONTRIBUTING.md has no row for %s", name)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // ends are the methods that end a test at once.
@@ -74,9 +76,7 @@ func (l *lockLint) call(call *ast.CallExpr, held map[string]bool) {
 func endsInALock(t *testing.T, name string, source any) []string {
 	l := lockLint{fset: token.NewFileSet()}
 	f, err := parser.ParseFile(l.fset, name, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, d := range f.Decls {
 		if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil {
 			l.statements(d.Body.List, map[string]bool{})
@@ -100,9 +100,7 @@ func TestNoTestEndsInALock(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // TestEndsInALock plants what TestNoTestEndsInALock looks for.

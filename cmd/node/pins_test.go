@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // A pin is a module whose version is a decision: an update needs more than
@@ -38,15 +40,11 @@ func TestPins(t *testing.T) {
 	// go.mod names every module that a package comes from. go list -m all would also ask for
 	// the modules that k8s.io/kubernetes has in its own repository, by versions that do not exist.
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../go.mod").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var mod struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(out, &mod))
 	versions := map[string]string{}
 	for _, m := range mod.Require {
 		versions[m.Path] = m.Version
@@ -83,21 +81,15 @@ type modFile struct {
 func readMod(t *testing.T, file string) (m modFile) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(out, &m))
 	return m
 }
 
 func readText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(text)
 }
 
@@ -157,13 +149,9 @@ func TestDependencies(t *testing.T) {
 // TestNoReplace: go install refuses modules whose go.mod has such directives.
 func TestNoReplace(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../go.mod").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var m struct{ Replace, Exclude []any }
-	if err := json.Unmarshal(out, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(out, &m))
 	if len(m.Replace)+len(m.Exclude) > 0 {
 		t.Errorf("go.mod has %d replace and %d exclude directives; go install of a version would not work", len(m.Replace), len(m.Exclude))
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // wallClock finds what makes a test depend on the speed of the machine, in the file of a test:
@@ -138,9 +140,7 @@ func TestWallClockTable(t *testing.T) {
 		for imports, want := range map[string]int{`import "time"`: c.want, `import "testing/synctest"`: 0} {
 			fset := token.NewFileSet()
 			f, err := parser.ParseFile(fset, "x_test.go", "package x\n"+imports+"\nfunc f() {\n"+c.body+"\n}\n", parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := wallClock(fset, f); len(got) != want {
 				t.Errorf("%s, with %s: %q", c.body, imports, got)
 			}
@@ -171,7 +171,5 @@ func TestWallClock(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 const (
@@ -34,9 +36,7 @@ func TestInstall(t *testing.T) {
 	run(t, install)
 
 	files, err := os.ReadDir(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(files) != 2 || files[0].Name() != "quorate" || files[1].Name() != "quorate-bench" {
 		t.Fatalf("installed %v, not quorate and quorate-bench", files)
 	}
@@ -68,26 +68,16 @@ func run(t *testing.T, c *exec.Cmd) string {
 func publish(t *testing.T, root, proxy string) {
 	t.Helper()
 	dir := filepath.Join(proxy, module, "@v")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	info, err := json.Marshal(map[string]string{"Version": version, "Time": "2026-01-01T00:00:00Z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, content := range map[string][]byte{"list": []byte(version + "\n"), version + ".info": info, version + ".mod": mod} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
 	archive, err := os.Create(filepath.Join(dir, version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer archive.Close()
 	z := zip.NewWriter(archive)
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -104,9 +94,7 @@ func publish(t *testing.T, root, proxy string) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, z.Close())
 }
 
 func add(z *zip.Writer, root, name string, others []string) error {

@@ -11,15 +11,9 @@ import (
 	"google.golang.org/grpc"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/proto"
 )
-
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func proposeCall(id uint64, size int) *Call {
 	return &Call{Request: proto.PeerRequest{Id: id, Term: 7, Request: &proto.PeerRequest_Propose{Propose: make([]byte, size)}}}
@@ -32,9 +26,9 @@ func TestTogetherIsWhatWasApart(t *testing.T) {
 		{Request: proto.PeerRequest{Id: 4, Request: &proto.PeerRequest_ReadIndex{ReadIndex: &proto.ReadIndexRequest{Term: 9}}}},
 	}
 	req, err := requestOf(calls)
-	noError(t, err)
+	must.OK(t, err)
 	n := 0
-	noError(t, Requests(req, func(got *proto.PeerRequest) error {
+	must.OK(t, Requests(req, func(got *proto.PeerRequest) error {
 		if want := &calls[n].Request; !protobuf.Equal(got, want) {
 			t.Errorf("call %d: %v, want %v", n, got, want)
 		}
@@ -60,8 +54,8 @@ func TestTogetherIsWhatWasApart(t *testing.T) {
 	n = 0
 	for rest := answers; len(rest) > 0; {
 		resp, k, err := responseOf(rest)
-		noError(t, err)
-		noError(t, Responses(resp, func(got *proto.PeerResponse) {
+		must.OK(t, err)
+		must.OK(t, Responses(resp, func(got *proto.PeerResponse) {
 			if !protobuf.Equal(got, answers[n]) {
 				t.Errorf("answer %d is another one", n)
 			}
@@ -77,11 +71,11 @@ func TestTogetherIsWhatWasApart(t *testing.T) {
 // What another node sends is refused as a whole if it is not whole, and bounded.
 func TestBrokenTogether(t *testing.T) {
 	req, err := requestOf([]*Call{proposeCall(1, 10), proposeCall(2, 10)})
-	noError(t, err)
+	must.OK(t, err)
 	whole := req.GetTogether()
 	many := func(n int) []byte { return make([]byte, n) } // a part without bytes is one byte
 	nested, err := appendPart(nil, req)
-	noError(t, err)
+	must.OK(t, err)
 	for name, row := range map[string]struct {
 		b     []byte
 		calls int
@@ -104,7 +98,7 @@ func TestBrokenTogether(t *testing.T) {
 		}
 	}
 	// One within another is a call of its own, which nobody knows.
-	noError(t, Requests(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: nested}}, func(in *proto.PeerRequest) error {
+	must.OK(t, Requests(&proto.PeerRequest{Request: &proto.PeerRequest_Together{Together: nested}}, func(in *proto.PeerRequest) error {
 		if _, ok := in.Request.(*proto.PeerRequest_Together); !ok {
 			t.Errorf("nested: %v", in)
 		}
@@ -114,9 +108,7 @@ func TestBrokenTogether(t *testing.T) {
 
 func FuzzTogether(f *testing.F) {
 	req, err := requestOf([]*Call{proposeCall(1, 10), proposeCall(2, 0)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(req.GetTogether())
 	f.Add([]byte{0, 0, 1})
 	f.Add(binary.AppendUvarint(nil, 1<<63))
@@ -133,9 +125,9 @@ func FuzzTogether(f *testing.F) {
 			return
 		}
 		again, err := requestOf(calls)
-		noError(t, err)
+		must.OK(t, err)
 		n := 0
-		noError(t, Requests(again, func(r *proto.PeerRequest) error {
+		must.OK(t, Requests(again, func(r *proto.PeerRequest) error {
 			if want := &calls[n].Request; r.Id != want.Id || r.Term != want.Term || string(r.GetPropose()) != string(want.GetPropose()) {
 				t.Errorf("call %d: %v, want %v", n, r, want)
 			}

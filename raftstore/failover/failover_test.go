@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/must"
 )
 
 // ear is a silence that is looked at in virtual time.
@@ -107,18 +108,12 @@ func TestLastEntry(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 			for i := row.from; i <= row.to && i > 0; i++ {
-				if err := log.StoreLog(&raft.Log{Index: i, Term: row.logTerm}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: row.logTerm}))
 			}
 			if row.snapshot > 0 {
 				sink, err := snapshots.Create(1, row.snapshot, row.snapTerm, raft.Configuration{}, 1, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := sink.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
+				must.OK(t, sink.Close())
 			}
 			if term, index := lastEntry(log, snapshots); term != row.term || index != row.index {
 				t.Errorf("term %d, index %d, want %d, %d", term, index, row.term, row.index)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/spf13/cobra"
 )
 
@@ -37,9 +38,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("got %s", out)
 	}
 	var v struct{ Version, Go, Kubernetes string }
-	if err := json.Unmarshal([]byte(runCommand(t, "version", "-o", "json")), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(runCommand(t, "version", "-o", "json")), &v))
 	if v.Version == "" || !strings.HasPrefix(v.Go, "go1.") || !strings.HasPrefix(v.Kubernetes, "v1.36.") {
 		t.Errorf("got %+v", v)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/internal/standins"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
@@ -21,9 +22,7 @@ import (
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "node.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -34,13 +33,9 @@ func TestPrecedence(t *testing.T) {
 	env := []string{"QUORATE_NAME=env", "QUORATE_PEER_ADDRESS=10.0.0.2:2", "QUORATE_TLS_SAN=x,y", "QUORATE_CONFIG=ignored", "QUORATE_LOG_LEVEL=", "PATH=/bin"}
 	var c settings
 	f := c.flags()
-	if err := f.Parse([]string{"--name=flag", "--snapshot-entries=9"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Parse([]string{"--name=flag", "--snapshot-entries=9"}))
 	origins, err := resolve(f, file, nil, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, x := range []struct {
 		name, value string
 		from        origin
@@ -144,9 +139,7 @@ func TestComplete(t *testing.T) {
 // TestConfigNamesItsFlags: the documentation of a node's Config says which setting is which flag.
 func TestConfigNamesItsFlags(t *testing.T) {
 	b, err := os.ReadFile("../../../node/config.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	named := map[string]bool{}
 	text := regexp.MustCompile(`\s*\n\s*//\s*`).ReplaceAllString(string(b), " ")
 	for _, m := range regexp.MustCompile(`\(([a-z0-9-]+(?:, [a-z0-9-]+)*)(?:;[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
@@ -194,12 +187,8 @@ func TestViewLoads(t *testing.T) {
 	out := runCommand(t, append([]string{"config", "view"}, args...)...)
 	var want, got settings
 	f := want.flags()
-	if err := f.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	if err := want.complete(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Parse(args))
+	must.OK(t, want.complete())
 	g := got.flags()
 	if _, err := resolve(g, writeConfig(t, out), nil, nil); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -225,9 +214,7 @@ func TestViewShowsOrigins(t *testing.T) {
 // TestDeployEnvironment: every setting in the environment file exists.
 func TestDeployEnvironment(t *testing.T) {
 	b, err := os.ReadFile("../../../deploy/quorate.env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := 0
 	for _, m := range regexp.MustCompile(`(?m)^#?(QUORATE_[A-Z_]+=\S*)$`).FindAllSubmatch(b, -1) {
 		found++
@@ -243,9 +230,7 @@ func TestDeployEnvironment(t *testing.T) {
 // TestDeployControllers: kube-controller-manager's unit leaves to the nodes what they do by default.
 func TestDeployControllers(t *testing.T) {
 	b, err := os.ReadFile("../../../deploy/systemd/kube-controller-manager.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, err := controllers.ManagerList(node.Defaults().Controllers)
 	if err != nil || !strings.Contains(string(b), "\nEnvironment=CONTROLLERS="+want+"\n") {
 		t.Errorf("deploy/systemd/kube-controller-manager.service must have the line Environment=CONTROLLERS=%s (%v)", want, err)

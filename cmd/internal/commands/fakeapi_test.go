@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -51,13 +52,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 func (f *fakeAPI) kubeconfig(user string, groups ...string) string {
 	f.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	file := filepath.Join(f.t.TempDir(), "in-use")
 	k := pki.Kubeconfig{
 		Endpoints: []pki.Endpoint{{Name: "quorate-n1", Server: f.server.URL}},
@@ -66,12 +63,8 @@ func (f *fakeAPI) kubeconfig(user string, groups ...string) string {
 		Key:       pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 	}
 	b, err := k.Encode()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
+	must.OK(f.t, os.WriteFile(file, b, 0o600))
 	return file
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/must"
 	"k8s.io/klog/v2"
 )
 
@@ -60,9 +61,7 @@ func TestStandardLogger(t *testing.T) {
 	defer time.AfterFunc(20*time.Second, func() { _ = r.CloseWithError(errors.New("no line")) }).Stop()
 	libraryLogs(slog.New(slog.NewTextHandler(w, nil)))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	idle := make(chan struct{})
 	go func() {
@@ -80,15 +79,11 @@ func TestStandardLogger(t *testing.T) {
 	}()
 	trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{PutIdleConn: func(error) { close(idle) }})
 	req, err := http.NewRequestWithContext(trace, http.MethodGet, "http://"+l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client := &http.Transport{}
 	defer client.CloseIdleConnections()
 	res, err := client.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
 	line, err := bufio.NewReader(r).ReadString('\n')

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestWritable: where a credential cannot be kept, none is asked for, and the message names what was typed.
@@ -17,14 +19,10 @@ func TestWritable(t *testing.T) {
 	dir := t.TempDir()
 	mine, link, pipe, socket := filepath.Join(dir, "mine"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe"), filepath.Join(dir, "socket")
 	for _, err := range []error{os.WriteFile(mine, []byte("mine"), 0o644), os.Symlink(mine, link), syscall.Mkfifo(pipe, 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	for _, x := range []struct{ to, why string }{
 		{filepath.Join(dir, "none", "x"), "there is no directory " + filepath.Join(dir, "none")},
@@ -51,9 +49,7 @@ func TestWritable(t *testing.T) {
 		t.Errorf("%q %v", b, err)
 	}
 	others, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
 		if err := writable(filepath.Join(dir, "x")); err != nil {
 			t.Error(err)
@@ -85,20 +81,14 @@ func TestKubeconfigInUse(t *testing.T) {
 			f := newFakeAPI(t)
 			file := f.kubeconfig("admin", "ops", "system:other")
 			before, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			link := filepath.Join(t.TempDir(), "link")
-			if err := os.Symlink(file, link); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(file, link))
 			for _, inUse := range []string{file, filepath.Dir(file) + "/./in-use", link} {
 				t.Setenv("KUBECONFIG", inUse)
 				_, err := tryCommand(t, append([]string{"kubeconfig", "--to", file}, x.args...)...)
 				after, failed := os.ReadFile(file)
-				if failed != nil {
-					t.Fatal(failed)
-				}
+				must.OK(t, failed)
 				if !x.refused {
 					if err != nil || len(x.args) > 0 && string(after) == string(before) {
 						t.Errorf("%s: %v", inUse, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -27,9 +28,7 @@ func writeManPages(t *testing.T) string {
 func TestManPages(t *testing.T) {
 	dir := writeManPages(t)
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got, want []string
 	for _, e := range entries {
 		got = append(got, e.Name())
@@ -136,13 +135,9 @@ func lintPages(t *testing.T, dir string, pages []string) {
 func TestManPagesAreTheSameEverywhere(t *testing.T) {
 	t.Setenv("QUORATE_CONFIG", "/home/somebody/config.yaml")
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := os.ReadFile(filepath.Join(writeManPages(t), "quorate-node.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	page := string(b)
 	for _, wrong := range []string{"somebody", "(default: " + escape(host) + ")"} {
 		if strings.Contains(page, wrong) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/must"
 )
 
 // TestDamagedNodesFile: the file is only kept for the next start. A proxy that has --server starts without
@@ -16,9 +18,7 @@ func TestDamagedNodesFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "nodes.json")
 	for _, text := range []string{`{bad`, ``, `{"version":9,"nodes":["10.0.0.2:6443"]}`, `{"version":1,"nodes":["10.0.0.2"]}`} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		s := proxySettings{listen: "127.0.0.1:0", servers: []string{"10.0.0.1:6443"}, kubeconfig: "later", nodesFile: file, interval: 1e9, failures: 1, connections: 1, logFormat: "auto", logLevel: "info"}
 		nodes, damaged, err := s.check()
 		if err != nil || !slices.Equal(nodes, s.servers) || damaged == nil || !strings.Contains(damaged.Error(), file) {
@@ -29,9 +29,7 @@ func TestDamagedNodesFile(t *testing.T) {
 			t.Errorf("%q, without --server: %v", text, err)
 		}
 	}
-	if err := os.WriteFile(file, []byte(`{"version":1,"nodes":["10.0.0.2:6443"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(`{"version":1,"nodes":["10.0.0.2:6443"]}`), 0o600))
 	s := proxySettings{listen: "127.0.0.1:0", kubeconfig: "later", nodesFile: file, interval: 1e9, failures: 1, connections: 1, logFormat: "auto", logLevel: "info"}
 	if nodes, damaged, err := s.check(); err != nil || damaged != nil || !slices.Equal(nodes, []string{"10.0.0.2:6443"}) {
 		t.Errorf("a file that is well: %v, %v, %v", nodes, damaged, err)
@@ -41,9 +39,7 @@ func TestDamagedNodesFile(t *testing.T) {
 // TestProxyOfItself: a proxy that would connect to itself does not start.
 func TestProxyOfItself(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/internal/datadir"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
@@ -19,14 +20,10 @@ func survivor(t *testing.T) (dir, id string) {
 	t.Helper()
 	scratch := t.TempDir()
 	identity, err := membership.LoadIdentity(scratch, "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	id = string(identity.ID())
 	backup, err := os.Open(backupFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer backup.Close()
 	dir = filepath.Join(t.TempDir(), "n1")
 	_, err = disk.RestoreBackup(dir, backup, disk.RestoreOptions{Cluster: "old", Configuration: raft.Configuration{Servers: []raft.Server{
@@ -35,9 +32,7 @@ func survivor(t *testing.T) (dir, id string) {
 	if err == nil {
 		err = os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return dir, id
 }
 
@@ -54,9 +49,7 @@ func TestRecoverWrongState(t *testing.T) {
 			if out := runCommand(t, "recover", "--data-dir", dir, "--inspect"); strings.Contains(out, "WRONG") {
 				t.Errorf("nothing is wrong yet:\n%s", out)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "state-differs.json"), []byte(strings.ReplaceAll(c.evidence, "NODE", id)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, "state-differs.json"), []byte(strings.ReplaceAll(c.evidence, "NODE", id)), 0o600))
 			if out := runCommand(t, "recover", "--data-dir", dir, "--inspect"); !strings.Contains(out, c.found) {
 				t.Errorf("inspect does not say %q:\n%s", c.found, out)
 			}
@@ -110,9 +103,7 @@ func TestRecoverSaysWhereItBegins(t *testing.T) {
 func TestRecoverAsRoot(t *testing.T) {
 	data, _ := survivor(t)
 	if os.Geteuid() == 0 {
-		if err := os.Chown(data, 65534, -1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(data, 65534, -1))
 		for _, args := range [][]string{{"--inspect"}, {"--yes"}} {
 			before := namesIn(t, data)
 			out, err := tryCommand(t, append([]string{"recover", "--data-dir", data}, args...)...)
@@ -123,9 +114,7 @@ func TestRecoverAsRoot(t *testing.T) {
 				t.Errorf("%v has made %s of %s", args, after, before)
 			}
 		}
-		if err := os.Chown(data, 0, -1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chown(data, 0, -1))
 	}
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	for _, name := range []string{"lock", "raft.db"} {
@@ -133,9 +122,7 @@ func TestRecoverAsRoot(t *testing.T) {
 		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(elsewhere, link); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(elsewhere, link))
 		if out, err := tryCommand(t, "recover", "--data-dir", data, "--yes"); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link") {
 			t.Errorf("%s: %v %s", name, err, out)
 		}
@@ -147,9 +134,7 @@ func TestRecoverAsRoot(t *testing.T) {
 		if _, err := os.Lstat(elsewhere); err == nil {
 			t.Errorf("%s: the link was followed", name)
 		}
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(link))
 	}
 }
 
@@ -157,9 +142,7 @@ func TestRecoverAsRoot(t *testing.T) {
 func namesIn(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())

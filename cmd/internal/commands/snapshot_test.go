@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
@@ -21,18 +22,14 @@ import (
 func backupFile(t *testing.T) string {
 	t.Helper()
 	db, err := disk.Open(t.TempDir(), disk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	var b bytes.Buffer
 	if _, err := db.WriteBackup(&b, &proto.Backup{NodeName: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, b.Bytes(), 0o600))
 	return file
 }
 
@@ -63,9 +60,7 @@ func TestRestore(t *testing.T) {
 // damaged backup makes no directory that a node would start from.
 func TestRestoreRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
 	r := restore{dir: dir, name: "n1", peerAddress: "127.0.0.1:7443"}
 	if _, err := r.run(backupFile(t), nil); !errors.Is(err, disk.ErrNotEmpty) {
 		t.Errorf("got %v", err)
@@ -75,13 +70,9 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 
 	whole, err := os.ReadFile(backupFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	torn := filepath.Join(t.TempDir(), "torn")
-	if err := os.WriteFile(torn, whole[:len(whole)-1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(torn, whole[:len(whole)-1], 0o600))
 	dir = filepath.Join(t.TempDir(), "n1")
 	r.dir = dir
 	if _, err := r.run(torn, nil); err == nil {
@@ -129,9 +120,7 @@ func TestRestoreIsToldWho(t *testing.T) {
 			}
 			if c.config != "" {
 				file := filepath.Join(t.TempDir(), "n.yaml")
-				if err := os.WriteFile(file, []byte(strings.ReplaceAll(c.config, "DIR", dir)), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(c.config, "DIR", dir)), 0o600))
 				args = append(args, "--config", file)
 			}
 			out, err := tryCommand(t, args...)
@@ -144,17 +133,11 @@ func TestRestoreIsToldWho(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			identity, err := membership.LoadIdentity(dir, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s, err := disk.InspectSurvivor(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if servers := s.Configuration.Servers; identity.Name() != c.node || len(servers) != 1 || string(servers[0].Address) != c.peer || string(servers[0].ID) != string(identity.ID()) {
 				t.Errorf("it is %s, with %+v; want %s at %s", identity.Name(), servers, c.node, c.peer)
 			}
@@ -163,17 +146,13 @@ func TestRestoreIsToldWho(t *testing.T) {
 	// From standard input, which another user than the backup's may read.
 	dir := filepath.Join(t.TempDir(), "n")
 	f, err := os.Open(backup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	c := newCommand()
 	c.SetArgs([]string{"snapshot", "restore", "-", "--data-dir", dir, "--name", "n3", "--peer-address", "10.0.0.3:7443"})
 	c.SetIn(f)
 	c.SetOut(io.Discard)
-	if err := c.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.ExecuteContext(t.Context()))
 	if _, err := os.Stat(filepath.Join(dir, "node.json")); err != nil {
 		t.Error(err)
 	}
@@ -222,9 +201,7 @@ func TestInspectSaysWhereFrom(t *testing.T) {
 		Time: time.UnixMilli(1_790_000_000_000).UTC(), Node: "n2", NodeID: "ab", Version: "v7", Role: "follower", LastContactMS: 90_000, NotConfirmed: "no leader",
 	}}
 	var text, data bytes.Buffer
-	if err := errors.Join(printBackup(b, &text, "table"), printBackup(b, &data, "json")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(printBackup(b, &text, "table"), printBackup(b, &data, "json")))
 	for _, want := range []string{"2026-09-21 14:13:20 UTC from n2, follower; NOT confirmed", "version:   v7", "revision:  9"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &text)

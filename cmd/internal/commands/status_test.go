@@ -8,6 +8,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"github.com/quorate/quorate/internal/must"
 	"github.com/quorate/quorate/membership"
 )
 
@@ -26,9 +27,7 @@ func TestStatusTable(t *testing.T) {
 		var b bytes.Buffer
 		w := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
 		o.table(w, st)
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Flush())
 		return strings.Split(b.String(), "\n")
 	}
 	for _, line := range table(statusOutput{}) {
@@ -62,9 +61,7 @@ func TestStatusWatch(t *testing.T) {
 	c := newCommand()
 	c.SetArgs([]string{"status", "--watch", "--kubeconfig", f.kubeconfig("admin")})
 	c.SetOut(out)
-	if err := c.ExecuteContext(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.ExecuteContext(ctx))
 	tables := slices.Collect(strings.Lines(out.String()))
 	if n := strings.Count(out.String(), "NAME   ROLE"); n != 2 || len(tables)%2 != 0 {
 		t.Errorf("%d tables:\n%s", n, out)
