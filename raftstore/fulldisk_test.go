@@ -339,11 +339,16 @@ func TestStateBeforeReserve(t *testing.T) {
 	})
 	c.makeLeader("a")
 	leader, full := c.nodes["a"], c.nodes["c"]
+	// A leader that has heard of the full disk waits for it, some seconds long: then it gives no more than that takes.
 	put := func(key string, size int) {
 		t.Helper()
-		if _, err := leader.Propose(c.ctx(), write(key, strings.Repeat("x", size))); err != nil {
-			t.Fatal(err)
-		}
+		c.eventually("a write", func() error {
+			r, err := leader.Propose(c.ctx(), write(key, strings.Repeat("x", size)))
+			if err == nil && r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+				err = fmt.Errorf("%v", r)
+			}
+			return err
+		})
 	}
 	// The log takes more than a segment on the full disk, which then waits for room in state.db.
 	c.eventually("the next segment is prepared", func() error {
