@@ -150,7 +150,7 @@ func TestHubThatHangs(t *testing.T) {
 func TestSlowClientIsNoStall(t *testing.T) {
 	t.Parallel()
 	const objects, size = 20, 1 << 20 // more than the sockets hold
-	const stall = 3 * time.Second // of what a busy machine delays, nothing is that late
+	const stall = 3 * time.Second     // of what a busy machine delays, nothing is that late
 	e, d := newDelays(t, stall)
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
 	must.OK(t, err)
