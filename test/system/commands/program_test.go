@@ -34,7 +34,7 @@ func TestProgramIsSmall(t *testing.T) {
 			t.Errorf("the program has functions %s", function)
 		}
 	}
-	if !bytes.Contains(program, []byte("main.newCommand")) {
+	if !bytes.Contains(program, []byte("/commands.newCommand")) {
 		t.Error("the names of functions are not found this way")
 	}
 }
