@@ -131,6 +131,11 @@ func (t *roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cause := context.Cause(r.Context()); cause != nil {
+		// Some servers answer when they see that their connection ends. This request has ended before.
+		res.Body.Close()
+		return nil, cause
+	}
 	res = auth.Backward(res)
 	ours := t.w.Header()
 	for name := range res.Header {
