@@ -42,7 +42,7 @@ type Trial struct {
 // Texts has it judge the histories that people wrote for our own judge: the good ones must pass,
 // and the others be refused, but for those it is blind for.
 func (j Trial) Texts(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(j.Root, "check/testdata/*.txt"))
+	files, err := filepath.Glob(filepath.Join(j.Root, "judges/check/testdata/*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)
 	}

@@ -140,7 +140,7 @@ func binary(t *testing.T, variable, name string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
-		path = filepath.Join("..", "..", "bin", name)
+		path = filepath.Join("..", "..", "..", "bin", name)
 	}
 	path, err := filepath.Abs(path)
 	noError(t, err)

@@ -43,7 +43,7 @@ func TestKubeadm(t *testing.T) {
 	kubeadm, err := filepath.Abs(kubeadm)
 	must.OK(t, err)
 	if _, err := os.Stat(kubeadm); err != nil {
-		kubeadm = filepath.Join("..", "..", os.Getenv("KUBEADM")) // as the Makefile names it
+		kubeadm = filepath.Join("..", "..", "..", os.Getenv("KUBEADM")) // as the Makefile names it
 		if kubeadm, err = filepath.Abs(kubeadm); err != nil {
 			t.Fatal(err)
 		}

@@ -154,7 +154,7 @@ func runKwok(t *testing.T, n *cluster.Node, path string) (stop func()) {
 func kwokStages(t *testing.T) (files []string) {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
-	list.Dir = filepath.Join("..", "..", "tools", "kwok")
+	list.Dir = filepath.Join("..", "..", "..", "tools", "kwok")
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("find KWOK's module: %v", err)

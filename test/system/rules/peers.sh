@@ -2,7 +2,7 @@
 # The race of rules on one etcd and three kube-apiservers, for comparison with TestRulesRace.
 # Needs bin/etcd and bin/kube-apiserver ('make peers') and openssl. Prints what was admitted.
 set -eu
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 dir=$(mktemp -d)
 pids=
 trap 'kill -9 $pids 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
